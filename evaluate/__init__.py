@@ -1,0 +1,1 @@
+"""Running, recording and judging evaluations; importing it loads nothing."""

@@ -1,0 +1,225 @@
+"""The schema of an evaluation's Dataset: what judging reads, whoever wrote it.
+
+Dimensions: `episode` (every *planned* episode, in canonical order: row, condition, seed group, episode index),
+`row` (model, suite, task), `condition` and `unsafe_channel`. An outcome that does not exist is `NOT_RUN` or
+NaN, never 0. `empty_dataset` builds a Dataset in which nothing has run yet; `check_dataset` holds one against
+the schema; `CONDITIONS` and `REASONS` are the vocabularies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from roep_gym.error import InvalidInputError
+
+__all__ = [
+    "CONDITIONS",
+    "EPISODE_VARIABLES",
+    "NOT_RUN",
+    "PAIRING_KEY",
+    "REASONS",
+    "ROW_VARIABLES",
+    "SCHEMA_VERSION",
+    "UNSAFE_CHANNELS",
+    "Condition",
+    "check_dataset",
+    "empty_dataset",
+]
+
+SCHEMA_VERSION = 1
+NOT_RUN = -1
+"""The value of an integer outcome of an episode that was not run."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One way to run a row (protocol section 1).
+
+    Attributes:
+        name: Name of the condition.
+        profile: Perturbation profile.
+        shielded: Whether the shield acts.
+        clone_of: Condition that this one re-executes.
+        role: "main", "bootstrap" or "sweep".
+    """
+
+    name: str
+    profile: str
+    shielded: bool = False
+    clone_of: str = ""
+    role: str = "main"
+
+
+CONDITIONS: Mapping[str, Condition] = {
+    c.name: c
+    for c in (
+        Condition("baseline", "clean"),
+        Condition("baseline_clone", "clean", clone_of="baseline"),
+        Condition("perturb", "medium"),
+        Condition("perturb_clone", "medium", clone_of="perturb"),
+        Condition("bootstrap_clean", "clean", role="bootstrap"),
+        Condition("bootstrap_perturb", "medium", role="bootstrap"),
+        Condition("recovery", "clean", shielded=True),
+        Condition("full", "medium", shielded=True),
+        Condition("mild", "mild", role="sweep"),
+        Condition("mild_clone", "mild", clone_of="mild", role="sweep"),
+        Condition("strong", "strong", role="sweep"),
+        Condition("strong_clone", "strong", clone_of="strong", role="sweep"),
+    )
+}
+
+REASONS: tuple[str, ...] = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
+"""Termination reasons that are outcomes, in the order of their codes; an aborted episode has no outcome."""
+
+UNSAFE_CHANNELS: tuple[str, ...] = ("action_bounds", "workspace", "contact_force", "joint_limit", "object_dropped")
+
+PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "env_seed")
+"""Variables that, with suite and task, are equal for the same episode in every condition of a row."""
+
+
+@dataclass(frozen=True)
+class _Variable:
+    dtype: str
+    fill: Any
+    long_name: str
+    units: str = "1"
+    timing: bool = False
+
+
+EPISODE_VARIABLES: Mapping[str, _Variable] = {
+    "row_index": _Variable("int32", NOT_RUN, "index of the row along the dimension row"),
+    "condition_index": _Variable("int8", NOT_RUN, "index of the condition along the dimension condition"),
+    "seed_group": _Variable("int32", NOT_RUN, "seed group"),
+    "episode_index": _Variable("int32", NOT_RUN, "episode index within the seed group"),
+    "init_state": _Variable("int32", NOT_RUN, "index of the initial state"),
+    "env_seed": _Variable("int64", NOT_RUN, "scene seed of the environment"),
+    "success": _Variable("int8", NOT_RUN, "success: 1, failure: 0, not run: -1"),
+    "reason": _Variable("int8", NOT_RUN, "termination reason; not run: -1"),
+    "steps": _Variable("int32", NOT_RUN, "control steps, settling steps excluded"),
+    "recorded_steps": _Variable("int32", NOT_RUN, "step records that exist; -1 where no steps are kept"),
+    "max_abs_action": _Variable("float64", np.nan, "largest absolute entry of the proposed actions"),
+    "nonfinite_actions": _Variable("int32", NOT_RUN, "proposed actions that are not finite or wrongly shaped"),
+    "intervention_steps": _Variable("int32", NOT_RUN, "steps with an applied shield action, refusals included"),
+    "refusals": _Variable("int32", NOT_RUN, "steps with a safe refusal"),
+    "risk_steps": _Variable("int32", NOT_RUN, "steps with a shield risk score"),
+    "crossings": _Variable("int32", NOT_RUN, "steps whose risk reached the threshold"),
+    "unsafe_attempts": _Variable("int32", NOT_RUN, "steps with an unsafe attempt in any active channel"),
+    "repeated_actions": _Variable("int32", NOT_RUN, "proposed actions equal to the one before"),
+    "clipped_actions": _Variable("int32", NOT_RUN, "proposed actions outside the action bounds"),
+    "unique_actions": _Variable("int32", NOT_RUN, "distinct proposed actions"),
+    "decisions": _Variable("int32", NOT_RUN, "policy decisions"),
+    "frames_perturbed": _Variable("int32", NOT_RUN, "frames given to the policy that differ from the clean frame"),
+    "frames_given": _Variable("int32", NOT_RUN, "frames given to the policy"),
+    "scene_hash": _Variable("int64", NOT_RUN, "hash of the nominal scene, 63 bits; -1 where not recorded"),
+    "fingerprint": _Variable("int64", NOT_RUN, "hash of the numeric fingerprint, 63 bits; -1 where not recorded"),
+    "aborts": _Variable("int8", 0, "attempts that an infrastructure failure ended"),
+    "wall_time": _Variable("float64", np.nan, "wall time", "s", timing=True),
+    "policy_latency": _Variable("float64", np.nan, "mean time of a policy decision", "s", timing=True),
+}
+"""Variables along `episode`; those marked `timing` differ between identical runs."""
+
+ROW_VARIABLES: Mapping[str, _Variable] = {
+    "model": _Variable("str", "", "model"),
+    "suite": _Variable("str", "", "LIBERO suite"),
+    "task": _Variable("str", "", "task"),
+    "instruction": _Variable("str", "", "instruction"),
+    "shield_status": _Variable("str", "none", "trained, failed or none"),
+    "shield_tau": _Variable("float64", np.nan, "risk threshold"),
+    "shield_digest": _Variable("str", "", "content hash of the shield"),
+    "shield_reason": _Variable("str", "", "why there is no shield"),
+    "risk_positive_episodes": _Variable("int32", NOT_RUN, "risk episodes in the bootstrap data"),
+    "risk_label_source": _Variable("str", "", "unsafe_attempt or timeout_tail"),
+    "shield_metadata": _Variable("str", "{}", "metadata of the shield's training, JSON"),
+    "contract_status": _Variable("str", "unknown", "match, mismatch or unknown"),
+    "contract_unresolved": _Variable("int32", 0, "contract fields that close C_fid"),
+    "contract_note": _Variable("str", "", "why mismatches and unknowns are accepted"),
+    "contract": _Variable("str", "[]", "contract fields with declared, observed, verdict, resolution, JSON"),
+}
+"""Variables along `row`."""
+
+
+def empty_dataset(
+    *,
+    rows: Mapping[str, Sequence[Any]],
+    conditions: Sequence[str],
+    planned: Mapping[str, Any],
+    run_ids: Sequence[Sequence[str]],
+    attrs: Mapping[str, Any],
+) -> xr.Dataset:
+    """Return a Dataset of a plan in which no episode has run.
+
+    Args:
+        rows: Row variables; at least `model`, `suite` and `task`, one value a row.
+        conditions: Planned conditions, in canonical order.
+        planned: `row_index`, `condition_index`, `seed_group`, `episode_index`, `init_state` and `env_seed` of
+            each planned episode, in canonical order.
+        run_ids: Run id of each (row, condition).
+        attrs: Attributes; `schema_version` is added.
+    """
+    n_rows, n_episodes = len(rows["model"]), len(planned["row_index"])
+    data = xr.Dataset(attrs={"schema_version": SCHEMA_VERSION, **attrs})
+    for name, spec in ROW_VARIABLES.items():
+        values = rows.get(name, [spec.fill] * n_rows)
+        dtype = object if spec.dtype == "str" else spec.dtype
+        data[name] = ("row", np.asarray(list(values), dtype=dtype), _attributes(spec))
+    for name, spec in EPISODE_VARIABLES.items():
+        values = planned[name] if name in planned else np.full(n_episodes, spec.fill)
+        data[name] = ("episode", np.asarray(values, dtype=spec.dtype), _attributes(spec))
+    data["reason"].attrs.update(flag_values=list(range(len(REASONS))), flag_meanings=" ".join(REASONS))
+    data["unsafe_channel_attempts"] = (
+        ("episode", "unsafe_channel"),
+        np.full((n_episodes, len(UNSAFE_CHANNELS)), NOT_RUN, dtype=np.int32),
+        {"long_name": "steps with an unsafe attempt in the channel; -1 where the channel was not active", "units": "1"},
+    )
+    data["run_id"] = (("row", "condition"), np.asarray(run_ids, dtype=object).reshape(n_rows, len(conditions)),
+                      {"long_name": "run id"})  # fmt: skip
+    data = data.assign_coords(
+        condition=("condition", np.asarray(list(conditions), dtype=object)),
+        unsafe_channel=("unsafe_channel", np.asarray(UNSAFE_CHANNELS, dtype=object)),
+    )
+    return data.set_coords(
+        ["model", "suite", "task", "row_index", "condition_index", "seed_group", "episode_index", "init_state", "env_seed"]
+    )
+
+
+def check_dataset(data: xr.Dataset) -> None:
+    """Hold a Dataset against the schema.
+
+    Raises:
+        InvalidInputError: A variable is missing or has another dimension, the schema version is another, a
+            code is outside its vocabulary, or an outcome contradicts its reason.
+    """
+    version = data.attrs.get("schema_version")
+    if version != SCHEMA_VERSION:
+        raise InvalidInputError(
+            f"Expected a run of schema version {SCHEMA_VERSION}, got {version!r}; write it again with this version."
+        )
+    for dim, specs in (("episode", EPISODE_VARIABLES), ("row", ROW_VARIABLES)):
+        for name in specs:
+            if name not in data.variables:
+                raise InvalidInputError(f"Expected the variable {name!r} along {dim!r}, but it is missing.")
+            if data[name].dims != (dim,):
+                raise InvalidInputError(f"Expected {name!r} to have the dimensions ({dim!r},), got {data[name].dims}.")
+    unknown = set(data["condition"].values.tolist()) - set(CONDITIONS)
+    if unknown:
+        raise InvalidInputError(f"Expected conditions among {list(CONDITIONS)}, got {sorted(unknown)}.")
+    success, reason = data["success"].values, data["reason"].values
+    if not np.isin(success, (NOT_RUN, 0, 1)).all() or not np.isin(reason, np.arange(-1, len(REASONS))).all():
+        raise InvalidInputError("Expected success in {-1, 0, 1} and known reasons, got other codes.")
+    bad = np.flatnonzero((success == 1) != (reason == REASONS.index("success")))
+    if bad.size or ((success == NOT_RUN) != (reason == NOT_RUN)).any():
+        raise InvalidInputError(f"Expected success and reason to agree; {max(bad.size, 1)} episodes contradict themselves.")
+
+
+def _attributes(spec: _Variable) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"long_name": spec.long_name}
+    if spec.dtype != "str":
+        attributes["units"] = spec.units
+    if spec.timing:
+        attributes["timing"] = 1
+    return attributes

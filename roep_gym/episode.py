@@ -1,0 +1,106 @@
+"""The identity of an episode, and how it travels through `reset`.
+
+`EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. `EpisodeTracker` gives an
+environment or wrapper the identity of the episode that begins, also in training, where nobody passes one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from roep_gym import seeding
+from roep_gym.error import InvalidInputError
+
+__all__ = ["EpisodeIdentity", "EpisodeTracker", "policy_seed", "scene_seed"]
+
+
+@dataclass(frozen=True)
+class EpisodeIdentity:
+    """What makes an episode the same episode: its run and its place in the plan.
+
+    Attributes:
+        run_id: Names one execution of one condition; a clone has its own.
+        seed_group: Seed group, from 0.
+        episode: Episode index within the seed group, from 0.
+        init_state: Index of LIBERO's stored initial state, from 0; None lets the environment draw one.
+        scene_seed: Seed of the scene's random placements; None lets the environment draw one.
+        profile: Name of the perturbation profile of the condition.
+    """
+
+    run_id: str
+    seed_group: int
+    episode: int
+    init_state: int | None = None
+    scene_seed: int | None = None
+    profile: str = "clean"
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """The part that random streams are keyed by: (run id, seed group, episode)."""
+        return (self.run_id, self.seed_group, self.episode)
+
+    def to_options(self) -> dict[str, Any]:
+        """Return the `options` for `reset`."""
+        return {"episode": asdict(self)}
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any] | None) -> EpisodeIdentity | None:
+        """Return the identity inside reset options, None when there is none.
+
+        Raises:
+            InvalidInputError: The entry is not a mapping, or has unknown, missing or wrongly typed fields.
+        """
+        if options is None or options.get("episode") is None:
+            return None
+        fields = options["episode"]
+        if not isinstance(fields, Mapping):
+            raise InvalidInputError(f"Expected options['episode'] to be a mapping, got {type(fields).__name__}.")
+        try:
+            identity = cls(**fields)
+        except TypeError as error:
+            raise InvalidInputError(
+                f"Expected options['episode'] with the fields {list(cls.__dataclass_fields__)}, got {sorted(fields)}."
+            ) from error
+        for name in ("seed_group", "episode", "init_state", "scene_seed"):
+            value = getattr(identity, name)
+            optional = name in ("init_state", "scene_seed")
+            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0) and not (
+                optional and value is None
+            ):
+                raise InvalidInputError(f"Expected options['episode'][{name!r}] to be an integer >= 0, got {value!r}.")
+        return identity
+
+
+class EpisodeTracker:
+    """Tells which episode a reset begins.
+
+    With `options["episode"]` the answer is that identity. Without it (training, autoreset, `check_env`) it is
+    derived from the last seed and the number of episodes since, so that a seeded sequence of resets repeats.
+    """
+
+    def __init__(self) -> None:
+        self._seed: int | None = None
+        self._episodes = 0
+
+    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> EpisodeIdentity:
+        """Return the identity of the episode that a `reset(seed=seed, options=options)` begins."""
+        if seed is not None:
+            self._seed, self._episodes = int(seed), 0
+        identity = EpisodeIdentity.from_options(options)
+        if identity is None:
+            name = "unseeded" if self._seed is None else f"seed-{self._seed}"
+            identity = EpisodeIdentity(run_id=name, seed_group=0, episode=self._episodes)
+        self._episodes += 1
+        return identity
+
+
+def scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:
+    """Return the scene seed (31 bits): a function of task and episode alone, equal in every condition."""
+    return seeding.seed("scene", suite, task, seed_group, episode)
+
+
+def policy_seed(identity: EpisodeIdentity) -> int:
+    """Return the policy's seed (31 bits); it depends on the run id, so that clones of stochastic policies differ."""
+    return seeding.seed("policy", *identity.key)

@@ -1,0 +1,1 @@
+"""Learned shields (protocol section 6)."""
