@@ -1,0 +1,277 @@
+"""`roep_gym/Libero-v0`: one LIBERO task as a Gymnasium environment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import gymnasium as gym
+import numpy as np
+from gymnasium import spaces
+
+from roep_gym import seeding
+from roep_gym.envs import libero_observations as observations
+from roep_gym.envs.libero_safety import LIBERO_CHANNELS, SafetyLimits, UnsafeMonitor
+from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
+from roep_gym.envs.task_catalog import Task, find_task, initial_states
+from roep_gym.episode import EpisodeIdentity, EpisodeTracker
+from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.typing import Array, FloatArray, Info
+
+__all__ = ["CAMERAS", "LiberoEnv"]
+
+CAMERAS: tuple[str, ...] = (
+    "agentview",
+    "robot0_eye_in_hand",
+    "frontview",
+    "birdview",
+    "sideview",
+    "galleryview",
+    "robot0_robotview",
+)
+_FAR_PLANE = 1000.0
+_ABSOLUTE_BOUND = np.array([2.0] * 3 + [2.0 * np.pi] * 3 + [1.0], dtype=np.float32)
+
+
+class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
+    """A LIBERO task with the observations, the order of reset and the physics of the published evaluations.
+
+    An episode's trajectory is a pure function of (scene seed, initial state, actions), bit for bit within one
+    numeric fingerprint, whatever ran before in this environment or process. The simulator is built at the first
+    reset. There is no inner horizon; `StepBudget` ends an episode.
+
+    Observation (`Dict`): `<camera>_image` uint8 (size, size, 3), upright; `<camera>_depth` float32 (size, size, 1)
+    in metres; `proprio` float32 (25,), see `observation_fields`; `object_state` float64, privileged poses.
+
+    Action: float (7,), translation and axis-angle rotation of the end effector and the gripper (-1 open, +1 close;
+    only the sign counts). Relative: each entry in [-1, 1], a unit of translation is 5 cm and of rotation 0.5 rad.
+    Absolute: metres and radians.
+
+    `reset` takes `options={"episode": {...}}`, see `EpisodeIdentity`, or `options={"init_state": k}`.
+
+    Args:
+        task: Instruction, LIBERO name or the paper's id ("goal_stove").
+        suite: Suite; needed only where the task is ambiguous without it.
+        cameras: Cameras of the observation; an empty list is the state-only mode, which needs no renderer.
+        image_size: Height and width of the frames, in pixels.
+        depth: Whether every camera also gives depth.
+        object_state: Whether the observation holds privileged poses of objects, fixtures and regions.
+        settle_steps: Steps of holding still after a reset, not counted in any budget.
+        control_mode: "relative" or "absolute" (set after settling, as the published evaluations do).
+        unsafe_channels: Active unsafe channels.
+        safety_limits: Replaces some of `SafetyLimits`.
+        terminate_on_unsafe: Whether an unsafe attempt ends the episode.
+        render_mode: None or "rgb_array".
+        render_camera: Camera of `render`.
+
+    Raises:
+        InvalidInputError: An argument is out of its range, or a name is unknown or ambiguous.
+    """
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 (Gymnasium's declaration)
+
+    def __init__(
+        self,
+        task: str,
+        suite: str | None = None,
+        cameras: Sequence[str] = ("agentview",),
+        image_size: int = 128,
+        depth: bool = False,
+        object_state: bool = False,
+        settle_steps: int = 10,
+        control_mode: Literal["relative", "absolute"] = "relative",
+        unsafe_channels: Sequence[str] = LIBERO_CHANNELS,
+        safety_limits: Mapping[str, float] | None = None,
+        terminate_on_unsafe: bool = False,
+        render_mode: str | None = None,
+        render_camera: str = "agentview",
+    ) -> None:
+        for camera in (*cameras, render_camera):
+            if camera not in CAMERAS:
+                raise unknown_name("camera", camera, CAMERAS)
+        if len(set(cameras)) != len(cameras):
+            raise InvalidInputError(f"Expected each camera once, got {list(cameras)}.")
+        for channel in unsafe_channels:
+            if channel not in LIBERO_CHANNELS:
+                raise unknown_name("unsafe channel", channel, LIBERO_CHANNELS)
+        if not _is_int(image_size) or not 16 <= image_size <= 2048:
+            raise InvalidInputError(
+                f"Expected image_size to be an integer in 16..2048 pixels, got {image_size!r}."
+            )
+        if not _is_int(settle_steps) or settle_steps < 0:
+            raise InvalidInputError(f"Expected settle_steps to be an integer >= 0, got {settle_steps!r}.")
+        if control_mode not in ("relative", "absolute"):
+            raise unknown_name("control mode", str(control_mode), ("relative", "absolute"))
+        if render_mode not in (None, "rgb_array"):
+            raise unknown_name("render mode", str(render_mode), ("rgb_array",))
+        limits = SafetyLimits.from_mapping(safety_limits)
+
+        self.libero_task: Task = find_task(suite, task)
+        self.suite, self.task = self.libero_task.suite, self.libero_task.name
+        self.instruction = self.libero_task.instruction
+        self.render_mode, self.render_camera = render_mode, render_camera
+        self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
+        self.settle_steps, self.control_mode = settle_steps, control_mode
+        self.unsafe_channels, self.terminate_on_unsafe = tuple(unsafe_channels), terminate_on_unsafe
+
+        self._entities = observations.read_entities(self.libero_task.bddl_file)
+        self.observation_fields: dict[str, tuple[str, ...]] = {"proprio": observations.PROPRIO_FIELDS}
+        if object_state:
+            self.observation_fields["object_state"] = self._entities.fields
+        self.observation_space = self._observation_space()
+        bound = np.ones(7, dtype=np.float32) if control_mode == "relative" else _ABSOLUTE_BOUND
+        self.action_space = spaces.Box(-bound, bound, dtype=np.float32)
+
+        objects = [name for name in self._entities.of_interest if name in self._entities.objects]
+        self._monitor = UnsafeMonitor(self.unsafe_channels, limits, objects)
+        self._episodes = EpisodeTracker()
+        self._frames_wanted = True
+        self._simulation: LiberoSimulation | None = None
+        self._running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Array], Info]:
+        """Place the scene, set the initial state, settle, and return the first observation.
+
+        Raises:
+            InvalidInputError: The initial state does not exist, or the options are malformed.
+            InfrastructureError: The simulator cannot be built or the state did not arrive.
+        """
+        super().reset(seed=seed)
+        episode = self._complete(self._episodes.begin(seed, options), options)
+        assert episode.scene_seed is not None and episode.init_state is not None
+        states = initial_states(self.libero_task)
+        if episode.init_state >= len(states):
+            raise InvalidInputError(
+                f"Expected an initial state in 0..{len(states) - 1} for {self.task!r}, got {episode.init_state}."
+            )
+        simulation = self._built()
+        simulation.reset(episode.scene_seed, states[episode.init_state])
+        scene_hash = simulation.nominal_scene_hash()
+        simulation.refresh(frames=self._frames_wanted and self.settle_steps == 0)
+        settle = np.array(SETTLE_ACTION)
+        for step in range(self.settle_steps):
+            simulation.step(settle, frames=self._frames_wanted and step == self.settle_steps - 1)
+        if self.control_mode == "absolute":
+            simulation.set_absolute_control()
+        self._running = True
+        info = {
+            "instruction": self.instruction,
+            "episode": episode.to_options()["episode"],
+            "scene_hash": scene_hash,
+            "is_success": False,
+            "frames_rendered": self._frames_wanted,
+        }
+        return self._observe(), info
+
+    def step(self, action: FloatArray) -> tuple[dict[str, Array], float, bool, bool, Info]:
+        """Run one control step of 50 ms.
+
+        Raises:
+            PolicyOutputError: The action has another shape than (7,) or a non-finite entry.
+            InfrastructureError: No episode is running.
+            SimulationUnstableError: MuJoCo diverged.
+        """
+        if self._simulation is None or not self._running:
+            raise InfrastructureError("Expected reset() before step(), but no episode is running.")
+        proposed = np.asarray(action, dtype=np.float64)
+        if proposed.shape != (7,) or not np.isfinite(proposed).all():
+            raise PolicyOutputError(f"Expected a finite action of shape (7,), got {_describe(proposed)}.")
+        low, high = self.action_space.low, self.action_space.high  # type: ignore[attr-defined]
+        success = self._simulation.step(np.clip(proposed, low, high), frames=self._frames_wanted)
+        unsafe = self._monitor.evaluate(self._simulation, proposed, low, high)
+        info: Info = {"is_success": success, "unsafe": unsafe, "frames_rendered": self._frames_wanted}
+        terminated = success
+        if success:
+            info["termination"] = "success"
+        elif self.terminate_on_unsafe and any(unsafe.values()):
+            terminated, info["termination"] = True, "unsafe_attempt"
+        return self._observe(), float(success), terminated, False, info
+
+    def request_frames(self, wanted: bool) -> None:
+        """Say whether the frames of the observations that follow are looked at; until said otherwise."""
+        self._frames_wanted = bool(wanted)
+
+    def render(self) -> Array | None:  # type: ignore[override]
+        """Return a frame of the present state, uint8 (size, size, 3), in the mode "rgb_array"."""
+        if self.render_mode is None:
+            return None
+        if self._simulation is None:
+            raise InfrastructureError("Expected reset() before render(), but the scene is not built yet.")
+        return self._simulation.render(self.render_camera, max(self.image_size, 256))
+
+    def renderer_name(self) -> str:
+        """Return the name of the GL renderer, "none" in the state-only mode or before the first reset."""
+        return "none" if self._simulation is None else self._simulation.renderer_name()
+
+    def close(self) -> None:
+        """Free the simulator; may be called twice."""
+        self._running = False
+        simulation, self._simulation = self._simulation, None
+        if simulation is not None:
+            simulation.close()
+
+    def _built(self) -> LiberoSimulation:
+        if self._simulation is None:
+            self._simulation = LiberoSimulation(
+                self.libero_task.bddl_file,
+                cameras=self.cameras,
+                image_size=self.image_size,
+                renderer=bool(self.cameras) or self.render_mode is not None,
+            )
+        return self._simulation
+
+    def _complete(self, episode: EpisodeIdentity, options: Mapping[str, Any] | None) -> EpisodeIdentity:
+        """Fill in what the identity leaves open: from `options["init_state"]`, else from the environment's generator."""
+        init_state, scene = episode.init_state, episode.scene_seed
+        if init_state is None and options is not None:
+            init_state = options.get("init_state")
+            if init_state is not None and (not _is_int(init_state) or init_state < 0):
+                raise InvalidInputError(
+                    f"Expected options['init_state'] to be an integer >= 0, got {init_state!r}."
+                )
+        if init_state is None:
+            init_state = int(self.np_random.integers(len(initial_states(self.libero_task))))
+        if scene is None:
+            scene = seeding.seed("scene", self.suite, self.task, *episode.key)
+        return EpisodeIdentity(*episode.key, init_state, scene, episode.profile)
+
+    def _observation_space(self) -> spaces.Dict:
+        size = self.image_size
+        parts: dict[str, spaces.Space[Any]] = {}
+        for camera in self.cameras:
+            parts[f"{camera}_image"] = spaces.Box(0, 255, (size, size, 3), np.uint8)
+            if self.depth:
+                parts[f"{camera}_depth"] = spaces.Box(0.0, _FAR_PLANE, (size, size, 1), np.float32)
+        for name, dtype in (("proprio", np.float32), ("object_state", np.float64)):
+            if name in self.observation_fields:
+                parts[name] = spaces.Box(-np.inf, np.inf, (len(self.observation_fields[name]),), dtype)
+        return spaces.Dict(parts)
+
+    def _observe(self) -> dict[str, Array]:
+        simulation = self._built()
+        observation: dict[str, Array] = {}
+        for camera in self.cameras:
+            if self._frames_wanted:
+                rgb, depth = simulation.frame(camera)
+            else:
+                rgb = np.zeros((self.image_size, self.image_size, 3), dtype=np.uint8)
+                depth = np.zeros((self.image_size, self.image_size, 1), dtype=np.float32)
+            observation[f"{camera}_image"] = rgb
+            if self.depth:
+                observation[f"{camera}_depth"] = depth
+        observation["proprio"] = observations.proprio(simulation)
+        if "object_state" in self.observation_fields:
+            observation["object_state"] = observations.object_state(simulation, self._entities)
+        return observation
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _describe(action: FloatArray) -> str:
+    if action.shape != (7,):
+        return f"shape {action.shape}"
+    return f"{np.count_nonzero(~np.isfinite(action))} non-finite entries in {np.array2string(action, precision=3)}"

@@ -1,0 +1,328 @@
+"""One LIBERO scene in MuJoCo: built as LIBERO builds it, reset without history, rendered on demand.
+
+`LiberoSimulation` owns a robosuite problem class of LIBERO and does what LIBERO's `ControlEnv` does, with four
+differences: the global random stream is seeded and given back around every reset, nothing of an earlier episode
+survives a reset, the GL context is made current before it is used, and camera frames are drawn only when
+somebody looks at them. It knows neither Gymnasium nor tasks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import logging
+import os
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from roep_gym import seeding
+from roep_gym.envs.libero_install import isolate_libero
+from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
+from roep_gym.typing import Array, FloatArray
+
+__all__ = ["SETTLE_ACTION", "LiberoSimulation"]
+
+SETTLE_ACTION: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
+"""The action of a settling step: hold still, gripper open (as in the published LIBERO evaluations)."""
+
+_PLACEMENT_ATTEMPTS = 100
+_DIVERGENCE_WARNINGS = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
+_open_simulations: weakref.WeakSet[LiberoSimulation] = weakref.WeakSet()
+
+
+class LiberoSimulation:
+    """A LIBERO problem in MuJoCo.
+
+    Args:
+        bddl_file: Problem file of the task.
+        cameras: Cameras whose frames can be looked at; empty: none.
+        image_size: Height and width of the frames, in pixels.
+        renderer: Whether a GL context exists; needed for `cameras` and for `render`.
+
+    Raises:
+        InfrastructureError: The simulator or the GL context cannot be built.
+    """
+
+    def __init__(self, bddl_file: Path, *, cameras: Sequence[str], image_size: int, renderer: bool) -> None:
+        self._frames_wanted = False
+        self._frames: dict[str, Array] = {}
+        domain_class, settings = _load_domain(bddl_file)
+        with seeding.preserved_numpy_state():
+            try:
+                self._domain = _on_demand(domain_class, self)(
+                    str(bddl_file),
+                    use_camera_obs=bool(cameras),
+                    has_offscreen_renderer=renderer,
+                    camera_names=list(cameras),
+                    camera_heights=image_size,
+                    camera_widths=image_size,
+                    **settings,
+                )
+            except (ImportError, RuntimeError, ValueError, OSError) as error:
+                raise InfrastructureError(
+                    f"Expected LIBERO to build the scene of {bddl_file.name}, got {type(error).__name__}: {error}. "
+                    "Run `roep-gym doctor`, which checks rendering and assets."
+                ) from error
+        # Each `_load_model` of LIBERO appends its initializers once more, so that the k-th reset would draw
+        # k times as often. A fresh environment that is seeded and reset draws with two sets; so does every reset here.
+        self._initializers = len(self._domain.object_property_initializers)
+        self._warnings = np.zeros(len(_DIVERGENCE_WARNINGS), dtype=np.int64)
+        if not _open_simulations:
+            atexit.register(_close_all)  # after robosuite's own hook, hence before it at exit
+        _open_simulations.add(self)
+
+    @property
+    def domain(self) -> Any:
+        """The robosuite environment; for reading only."""
+        return self._domain
+
+    @property
+    def model(self) -> Any:
+        """The wrapped MuJoCo model."""
+        return self._domain.sim.model
+
+    @property
+    def data(self) -> Any:
+        """The wrapped MuJoCo data."""
+        return self._domain.sim.data
+
+    def reset(self, scene_seed: int, init_state: FloatArray) -> None:
+        """Build the scene anew, place it by the seed, and set a stored initial state.
+
+        The order is that of the published evaluations: seed, reset, set the state. The state's trajectory then
+        depends on (scene seed, initial state, actions) alone.
+
+        Args:
+            scene_seed: Seed of NumPy's global stream, from which LIBERO draws the placements, 0 to 2**32 - 1.
+            init_state: Flattened MuJoCo state: time, positions, velocities.
+
+        Raises:
+            InvalidInputError: The state has another size than the scene, or a non-finite entry.
+            InfrastructureError: LIBERO found no valid placement, or the state did not arrive.
+        """
+        from robosuite.utils.errors import RandomizationError
+
+        domain = self._domain
+        with seeding.preserved_numpy_state():
+            np.random.seed(scene_seed)  # noqa: NPY002
+            del domain.object_property_initializers[self._initializers :]
+            for _ in range(_PLACEMENT_ATTEMPTS):
+                try:
+                    domain.reset()
+                    break
+                except RandomizationError:
+                    continue
+            else:
+                raise InfrastructureError(
+                    f"Expected LIBERO to find a valid placement within {_PLACEMENT_ATTEMPTS} attempts of scene seed "
+                    f"{scene_seed}, got none; take another scene seed."
+                )
+        size = 1 + self.model.nq + self.model.nv
+        if init_state.shape != (size,) or not np.isfinite(init_state).all():
+            raise InvalidInputError(
+                f"Expected an initial state of {size} finite numbers for this scene, got shape {init_state.shape}; "
+                "the initial states belong to another task or another version of LIBERO."
+            )
+        domain.sim.set_state_from_flattened(init_state)
+        domain.sim.forward()
+        if not np.array_equal(self.data.qpos, init_state[1 : 1 + self.model.nq]):
+            raise InfrastructureError(
+                "Expected the initial state to arrive in the simulator, got other positions."
+            )
+        domain._check_success()
+        domain._post_process()
+        self._warnings = self._warning_counts()
+
+    def refresh(self, *, frames: bool) -> None:
+        """Sample all observations now, as LIBERO does after setting a state; draw frames if they are wanted."""
+        with self._looking(frames):
+            self._domain._update_observables(force=True)
+
+    def step(self, action: FloatArray, *, frames: bool) -> bool:
+        """Run one control step and tell whether the task's goal holds.
+
+        Args:
+            action: 7 float64 numbers: translation, axis-angle rotation, gripper.
+            frames: Whether the frames of the resulting observation are looked at. A frame is drawn at the
+                substep at which robosuite samples its camera, which is before the end of the control step.
+
+        Raises:
+            SimulationUnstableError: MuJoCo diverged during the step.
+        """
+        with self._looking(frames):
+            _, _, success, _ = self._domain.step(action)
+        counts = self._warning_counts()
+        if (counts > self._warnings).any():
+            names = [
+                n
+                for n, new, old in zip(_DIVERGENCE_WARNINGS, counts, self._warnings, strict=True)
+                if new > old
+            ]
+            raise SimulationUnstableError(
+                f"Expected a stable simulation, but MuJoCo reported {', '.join(names)} and reset the scene."
+            )
+        return bool(success)
+
+    def observe(self, name: str) -> Array:
+        """Return a copy of a low-dimensional observation by robosuite's name, as last sampled."""
+        return np.array(self._domain._observables[name].obs)
+
+    def frame(self, camera: str) -> tuple[Array, Array]:
+        """Return the last frame of a camera: RGB uint8 (height, width, 3) and depth float32 (height, width, 1) in metres.
+
+        Both are upright; LIBERO's raw rows are bottom-up.
+
+        Raises:
+            InfrastructureError: No frame was drawn since the frames were last wanted.
+        """
+        if camera not in self._frames:
+            raise InfrastructureError(
+                f"Expected a frame of {camera!r} in this control step, but robosuite sampled none; an observation "
+                "without its frame is never handed out."
+            )
+        rgb = self._frames[camera]
+        return np.ascontiguousarray(rgb[::-1]), self._metric_depth(self._frames[f"{camera}/depth"])
+
+    def render(self, camera: str, size: int) -> Array:
+        """Return a frame of the present state, RGB uint8 (size, size, 3), upright."""
+        rgb, _ = self._draw(camera, size)
+        return np.ascontiguousarray(rgb[::-1])
+
+    def nominal_scene_hash(self) -> int:
+        """Return a 63-bit hash of fixture placements and state; equal scenes within one numeric fingerprint are equal."""
+        state = hashlib.blake2b(digest_size=8)
+        for part in (self.model.body_pos, self.model.body_quat, self.data.qpos, self.data.qvel):
+            state.update(np.ascontiguousarray(part).tobytes())
+        return int.from_bytes(state.digest(), "big") >> 1
+
+    def set_absolute_control(self) -> None:
+        """Let the controller read actions as absolute poses (robosuite's `use_delta = False`)."""
+        self._domain.robots[0].controller.use_delta = False
+
+    def renderer_name(self) -> str:
+        """Return the name of the GL renderer, "none" without one."""
+        context = self._domain.sim._render_context_offscreen
+        if context is None:
+            return "none"
+        from OpenGL import GL
+
+        context.gl_ctx.make_current()
+        name = GL.glGetString(GL.GL_RENDERER)
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def close(self) -> None:
+        """Free the scene and its GL context; may be called twice."""
+        domain, self._domain = self._domain, None
+        if domain is not None:
+            domain.close()
+        _open_simulations.discard(self)
+
+    @contextmanager
+    def _looking(self, frames: bool) -> Iterator[None]:
+        self._frames_wanted = frames
+        if frames:
+            self._frames.clear()
+        try:
+            yield
+        finally:
+            self._frames_wanted = False
+
+    def _sample_camera(self, camera: str, size: int) -> None:
+        if self._frames_wanted:
+            self._frames[camera], self._frames[f"{camera}/depth"] = self._draw(camera, size)
+
+    def _draw(self, camera: str, size: int) -> tuple[Array, Array]:
+        sim = self._domain.sim
+        # robosuite leaves the context of whichever environment drew last current.
+        sim._render_context_offscreen.gl_ctx.make_current()
+        rgb, depth = sim.render(camera_name=camera, width=size, height=size, depth=True)
+        return rgb, depth
+
+    def _metric_depth(self, buffer: Array) -> Array:
+        extent = self.model.stat.extent
+        near, far = self.model.vis.map.znear * extent, self.model.vis.map.zfar * extent
+        depth = near / (1.0 - buffer[::-1] * (1.0 - near / far))
+        return depth.astype(np.float32)[..., np.newaxis]
+
+    def _warning_counts(self) -> Array:
+        import mujoco
+
+        warnings = self.data._data.warning
+        return np.array([warnings[getattr(mujoco.mjtWarning, n)].number for n in _DIVERGENCE_WARNINGS])
+
+
+def _load_domain(bddl_file: Path) -> tuple[type, dict[str, Any]]:
+    """Return LIBERO's problem class for a problem file and the settings that LIBERO's ControlEnv gives it."""
+    os.environ.setdefault("MUJOCO_GL", "egl")
+    isolate_libero()
+    logger = logging.getLogger("robosuite_logs")
+    disabled, logger.disabled = logger.disabled, True  # it advises a private macro file at each import
+    try:
+        import robosuite
+        from libero.libero.envs import TASK_MAPPING
+        from libero.libero.envs.bddl_utils import get_problem_info
+    finally:
+        logger.disabled = disabled
+    problem = get_problem_info(str(bddl_file))["problem_name"]
+    settings = {
+        "robots": ["Panda"],
+        "controller_configs": robosuite.load_controller_config(default_controller="OSC_POSE"),
+        "gripper_types": "default",
+        "initialization_noise": None,
+        "has_renderer": False,
+        "control_freq": 20,
+        "ignore_done": True,
+        "hard_reset": True,
+        "camera_depths": True,
+    }
+    return TASK_MAPPING[problem], settings
+
+
+def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
+    """Return the problem class with cameras that draw when wanted, and with GL contexts kept apart."""
+    from robosuite.utils.observables import sensor
+
+    def create_camera_sensors(self: Any, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
+        # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
+        @sensor(modality="image")
+        def camera(obs_cache: Any) -> Array:
+            simulation._sample_camera(cam_name, cam_h)
+            return np.zeros(1)
+
+        return [camera], [f"{cam_name}_image"]
+
+    def reset_internal(self: Any) -> None:
+        if not self.has_offscreen_renderer:
+            # Building a render context runs `forward`, which moves the solver's warm start: without a renderer
+            # the same bits need the same call.
+            self.sim.forward()
+        domain_class._reset_internal(self)
+
+    def destroy_sim(self: Any) -> None:
+        if self.sim is not None and self.sim._render_context_offscreen is not None:
+            self.sim._render_context_offscreen.gl_ctx.make_current()
+        domain_class._destroy_sim(self)
+
+    from robosuite.environments.base import REGISTERED_ENVS
+
+    registered = dict(REGISTERED_ENVS)
+    members = {
+        "_create_camera_sensors": create_camera_sensors,
+        "_reset_internal": reset_internal,
+        "_destroy_sim": destroy_sim,
+    }
+    # LIBERO compares the name of the class with the problem's; robosuite registers every class by name.
+    derived = type(domain_class)(domain_class.__name__, (domain_class,), members)
+    REGISTERED_ENVS.clear()
+    REGISTERED_ENVS.update(registered)
+    return derived
+
+
+def _close_all() -> None:
+    for simulation in list(_open_simulations):
+        simulation.close()
