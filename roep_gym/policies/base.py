@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from roep_gym.contracts import RuntimeContract
 from roep_gym.typing import Array, Observation
@@ -82,6 +82,9 @@ class Policy(Protocol):
     @property
     def observations(self) -> ObservationRequest:
         """Which observations the policy looks at."""
+
+    def observed(self) -> Mapping[str, Any]:
+        """Return what only the policy can observe of its runtime, by field of `RuntimeContract`."""
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode; nothing of an earlier episode may survive into it."""
