@@ -1,8 +1,8 @@
 """The tasks of the installed LIBERO: what there is, how a task is named, and where its files lie.
 
 `suites` lists the suites whose resources are complete, `tasks` the tasks of one, `find_task` resolves what people
-write (an instruction, LIBERO's name, or the paper's identifier), `initial_states` reads a task's initial states and
-`missing_resources` says what a suite lacks. Nothing here imports LIBERO, robosuite, MuJoCo or torch.
+write (an instruction, LIBERO's name, or the paper's identifier), `initial_states` reads a task's initial states,
+`missing_resources` says what a suite lacks and `model_files` which models it needs. Nothing here imports LIBERO, robosuite, MuJoCo or torch.
 
 The five `LIBERO_SUITES` have 130 tasks but only 112 instructions. Further suites (LIBERO-PRO) are variants that reuse
 their names and instructions, so they are searched only when the suite is named.
@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 
 from roep_gym.envs import initial_state_files
-from roep_gym.envs.libero_install import LiberoPaths, find_libero
+from roep_gym.envs.libero_install import find_libero
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import FloatArray
 
@@ -32,6 +32,7 @@ __all__ = [
     "find_task",
     "initial_states",
     "missing_resources",
+    "model_files",
     "suites",
     "tasks",
 ]
@@ -90,6 +91,11 @@ class Task:
         """Suite and name, which together identify the task."""
         return f"{self.suite}/{self.name}"
 
+    @property
+    def name_as_words(self) -> str:
+        """The sentence that the name spells, without its scene; it differs from many tasks' instruction."""
+        return re.sub(r"^[A-Z_]+SCENE\d*_", "", self.name).replace("_", " ")
+
 
 def suites() -> tuple[str, ...]:
     """Return the suites whose every task has its resources, the five of LIBERO first, then alphabetically.
@@ -131,12 +137,23 @@ def missing_resources(suite: str) -> tuple[str, ...]:
     return _scan_suite(suite).missing
 
 
+def model_files(suite: str) -> tuple[Path, ...]:
+    """Return the model files of the objects and fixtures of a suite's tasks.
+
+    Raises:
+        UnknownNameError: LIBERO has no such suite.
+        DependencyNotInstalledError: LIBERO is not installed.
+    """
+    return _scan_suite(suite).models
+
+
 def find_task(suite: str | None, text: str) -> Task:
     """Return the task that a text names.
 
     Args:
         suite: The suite to look in; None looks in the five `LIBERO_SUITES`.
-        text: The paper's identifier, LIBERO's name or the instruction. Case and spacing of an instruction and a
+        text: The paper's identifier, LIBERO's name, the instruction or, where no instruction is the same, the
+            sentence that the name spells (the paper and many scripts quote it). Case and spacing and a
             final full stop do not matter.
 
     Raises:
@@ -146,9 +163,11 @@ def find_task(suite: str | None, text: str) -> Task:
     """
     searched = [task for name in (LIBERO_SUITES if suite is None else (suite,)) for task in tasks(name)]
     wanted = _normalise(text)
-    found = [task for task in searched if text in (task.name, task.paper_id)] or [
-        task for task in searched if _normalise(task.instruction) == wanted
-    ]
+    found = (
+        [task for task in searched if text in (task.name, task.paper_id)]
+        or [task for task in searched if _normalise(task.instruction) == wanted]
+        or [task for task in searched if _normalise(task.name_as_words) == wanted]
+    )
     if not found:
         where = "" if suite is None else f" of suite {suite}"
         raise unknown_name(f"task{where}", text, _all_names(searched), _LIST_COMMAND)
@@ -178,6 +197,7 @@ class _SuiteScan:
 
     tasks: tuple[Task, ...]
     missing: tuple[str, ...]
+    models: tuple[Path, ...]
 
 
 @functools.cache
@@ -189,6 +209,8 @@ def _scan_suite(suite: str) -> _SuiteScan:
         raise unknown_name("suite", suite, task_map, _LIST_COMMAND)
     found: list[Task] = []
     missing: list[str] = []
+    models: set[Path] = set()
+    available = _models(paths.assets)
     for index, name in enumerate(task_map[suite]):
         bddl_file = paths.bddl_files / suite / f"{name}.bddl"
         states_file = initial_state_files.locate(paths.init_states / suite, name)
@@ -199,12 +221,14 @@ def _scan_suite(suite: str) -> _SuiteScan:
             missing.append(f"{bddl_file} (task file)")
             continue
         instruction, categories = _read_bddl(bddl_file)
+        categories -= _WORKSPACES
+        models.update(path for category, path in available.items() if category in categories)
         missing.extend(
-            f"{paths.assets}/**/{category}.xml (model)" for category in categories - _models(paths)
+            f"{paths.assets}/**/{category}.xml (model)" for category in categories - available.keys()
         )
         paper_id = PAPER_TASKS.get((suite, name), "")
         found.append(Task(suite, name, index, instruction, paper_id, bddl_file, states_file, count))
-    return _SuiteScan(tuple(found), tuple(dict.fromkeys(missing)))
+    return _SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
 
 
 @functools.cache
@@ -219,13 +243,19 @@ def _task_map() -> Mapping[str, list[str]]:
 
 
 @functools.cache
-def _models(paths: LiberoPaths) -> frozenset[str]:
-    """Return the object categories that have a model; workspaces, which need none, included."""
-    folders = ("stable_hope_objects", "stable_scanned_objects", "turbosquid_objects")
-    plain = {path.stem for folder in folders for path in (paths.assets / folder).glob("*/*.xml")}
-    plain |= {path.stem for path in (paths.assets / "articulated_objects").glob("*.xml")}
-    custom = {path.stem for path in (paths.assets / "custom_objects").glob("*/*.xml")}
-    return frozenset((plain - _CUSTOM_OBJECTS) | (custom & _CUSTOM_OBJECTS) | _WORKSPACES)
+def _models(assets: Path) -> Mapping[str, Path]:
+    """Return the model file of every object category that has one."""
+    plain = [
+        path
+        for folder in ("stable_hope_objects", "stable_scanned_objects", "turbosquid_objects")
+        for path in (assets / folder).glob("*/*.xml")
+    ]
+    plain.extend((assets / "articulated_objects").glob("*.xml"))
+    custom = (assets / "custom_objects").glob("*/*.xml")
+    return {
+        **{path.stem: path for path in plain if path.stem not in _CUSTOM_OBJECTS},
+        **{path.stem: path for path in custom if path.stem in _CUSTOM_OBJECTS},
+    }
 
 
 def _read_bddl(path: Path) -> tuple[str, frozenset[str]]:
