@@ -7,7 +7,7 @@ is to be reached or carried to a green square. Nothing about LIBERO can be claim
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, cast
 
 import gymnasium as gym
 import numpy as np
@@ -63,7 +63,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         ('reach the red disc', (32, 32, 3))
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(
         self,
@@ -122,14 +122,22 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         for camera in cameras:
             boxes[f"{camera}_image"] = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
             if depth:
-                boxes[f"{camera}_depth"] = spaces.Box(0.0, _CAMERA_HEIGHT, (image_size, image_size, 1), np.float32)
-        low, high = np.array([*_LOW, *[-1.0] * 4, 0.0, 0.0]), np.array([*_HIGH, *[1.0] * 4, *[_FINGER_RANGE] * 2])
+                boxes[f"{camera}_depth"] = spaces.Box(
+                    0.0, _CAMERA_HEIGHT, (image_size, image_size, 1), np.float32
+                )
+        low, high = (
+            np.array([*_LOW, *[-1.0] * 4, 0.0, 0.0]),
+            np.array([*_HIGH, *[1.0] * 4, *[_FINGER_RANGE] * 2]),
+        )
         boxes["proprio"] = spaces.Box(low.astype(np.float32), high.astype(np.float32), dtype=np.float32)
         if object_state:
-            self.observation_fields["object_state"] = tuple(f"{o}_{axis}" for o in ("disc", "square") for axis in _POSE)
+            self.observation_fields["object_state"] = tuple(
+                f"{o}_{axis}" for o in ("disc", "square") for axis in _POSE
+            )
             low, high = np.array([*_LOW, *[-1.0] * 4] * 2), np.array([*_HIGH, *[1.0] * 4] * 2)
             boxes["object_state"] = spaces.Box(low, high, dtype=np.float64)
-        self.observation_space = spaces.Dict(boxes)
+        self.observation_space = cast(spaces.Space[dict[str, Array]], spaces.Dict(boxes))
+        self._keys = frozenset(boxes)
 
         self._cameras, self._depth, self._object_state = cameras, depth, object_state
         self._settle_steps, self._dense_reward = settle_steps, dense_reward
@@ -186,7 +194,9 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """
         command = np.asarray(action, dtype=np.float64)
         if command.shape != (7,) or not np.isfinite(command).all():
-            raise PolicyOutputError(f"Expected 7 finite action entries, got {np.array2string(command, precision=3)}.")
+            raise PolicyOutputError(
+                f"Expected 7 finite action entries, got {np.array2string(command, precision=3)}."
+            )
         unsafe = {"action_bounds": bool((np.abs(command) > 1.0 + 1e-6).any())}
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
         success, attempt = self._success(), any(unsafe.values()) and self._terminate_on_unsafe
@@ -198,7 +208,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             info["termination"] = "success" if success else "unsafe_attempt"
         return self._observation(), reward, success or attempt, False, info
 
-    def render(self) -> Array | None:  # type: ignore[override]
+    def render(self) -> Array | None:
         """Return the frame of "agentview", uint8 (H, W, 3), or None without a render mode."""
         return self._draw("agentview")[0] if self.render_mode == "rgb_array" else None
 
@@ -240,7 +250,9 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
 
     def _distance_left(self) -> float:
         reach = float(np.linalg.norm(self._effector - self._disc))
-        return reach if self.task == "reach" else reach + float(np.linalg.norm((self._disc - self._square)[:2]))
+        return (
+            reach if self.task == "reach" else reach + float(np.linalg.norm((self._disc - self._square)[:2]))
+        )
 
     def _info(self) -> Info:
         return {
@@ -254,13 +266,17 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         for camera in self._cameras:
             frames = zip((f"{camera}_image", f"{camera}_depth"), self._draw(camera), strict=True)
             for key, frame in frames:
-                if key in self.observation_space.spaces:  # type: ignore[attr-defined]
+                if key in self._keys:
                     observation[key] = frame if self._frames_wanted else np.zeros_like(frame)
         turn = [0.0, 0.0, np.sin(self._yaw / 2), np.cos(self._yaw / 2)]
-        observation["proprio"] = np.array([*self._effector, *turn, self._finger, self._finger], dtype=np.float32)
+        observation["proprio"] = np.array(
+            [*self._effector, *turn, self._finger, self._finger], dtype=np.float32
+        )
         if self._object_state:
             disc_turn = turn if self._held else [0.0, 0.0, 0.0, 1.0]
-            observation["object_state"] = np.array([*self._disc, *disc_turn, *self._square, 0.0, 0.0, 0.0, 1.0])
+            observation["object_state"] = np.array(
+                [*self._disc, *disc_turn, *self._square, 0.0, 0.0, 0.0, 1.0]
+            )
         return observation
 
     def _draw(self, camera: str) -> tuple[Array, Array]:
@@ -271,7 +287,9 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         image = np.empty((x.size, x.size, 3), np.uint8)
         image[:] = _TABLE
         height = np.zeros((x.size, x.size, 1), np.float32)
-        inside = (np.abs(x - self._square[0]) <= _SQUARE_HALF_SIDE) & (np.abs(y - self._square[1]) <= _SQUARE_HALF_SIDE)
+        inside = (np.abs(x - self._square[0]) <= _SQUARE_HALF_SIDE) & (
+            np.abs(y - self._square[1]) <= _SQUARE_HALF_SIDE
+        )
         image[inside] = _SQUARE
         for position, radius, colour in (
             (self._disc, _DISC_RADIUS, _DISC),

@@ -62,4 +62,6 @@ def _centre(mask: Array) -> FloatArray:
     rows, columns = np.nonzero(mask)
     if rows.size == 0:
         return np.zeros(2)
-    return 0.35 * np.array([columns.mean() + 0.5, -(rows.mean() + 0.5)]) * 2.0 / len(mask) + 0.35 * np.array([-1.0, 1.0])
+    return 0.35 * np.array([columns.mean() + 0.5, -(rows.mean() + 0.5)]) * 2.0 / len(mask) + 0.35 * np.array(
+        [-1.0, 1.0]
+    )
