@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from roep_gym.episode import EpisodeIdentity, EpisodeTracker
+from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
 from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.episode_trace import FRAME_CHOICES, EpisodeTrace, FrameChoice, TraceLayout
@@ -70,7 +70,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         self._layout, self._frames = layout, frames
         self._profile = None if perturbation is None else perturbation.profile.to_spec()
         self._tracker = EpisodeTracker()
-        self._identity: EpisodeIdentity | None = None
+        self._episode: dict[str, JSON] = {}
         self._trace: EpisodeTrace | None = None
         self._looked = True
         self._observation: Any = None
@@ -90,8 +90,10 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         """Begin an episode."""
         abandoned = self._abandoned()
         self._trace = None
-        self._identity = self._tracker.begin(seed, options)
+        identity = self._tracker.begin(seed, options)
         observation, info = self.env.reset(seed=seed, options=options)
+        # The environment may have filled in what the identity left open.
+        self._episode = dict(info.get("episode", asdict(identity)))
         self._trace = EpisodeTrace(self._layout, self._frames)
         self._reset_info = info
         self._observe(self._trace, observation, info)
@@ -145,7 +147,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
     def _finish(self, trace: EpisodeTrace, reason: str, attributes: dict[str, JSON]) -> Any:
         fields = getattr(self.unwrapped, "observation_fields", {})
         named: dict[str, JSON] = {
-            "episode": asdict(self._identity) if self._identity is not None else None,
+            "episode": self._episode,
             "profile": self._profile,
             "instruction": self._reset_info.get("instruction", ""),
             "proprio": list(fields.get("proprio", [str(i) for i in range(self._layout.proprio_size)])),
@@ -154,9 +156,9 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         return trace.finish(reason, int(self._reset_info.get("scene_hash", -1)), named | attributes)
 
     def _abandoned(self) -> dict[str, JSON] | None:
-        if self._trace is None or self._trace.steps == 0 or self._identity is None:
+        if self._trace is None or self._trace.steps == 0:
             return None
-        return {**asdict(self._identity), "steps": self._trace.steps}
+        return {**self._episode, "steps": self._trace.steps}
 
 
 def _as_array(action: Any) -> Array:

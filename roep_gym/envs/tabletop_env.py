@@ -7,6 +7,7 @@ is to be reached or carried to a green square. Nothing about LIBERO can be claim
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import gymnasium as gym
@@ -18,7 +19,9 @@ from roep_gym.episode import EpisodeIdentity, EpisodeTracker
 from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
 from roep_gym.typing import Array, Info
 
-__all__ = ["INIT_STATES", "TASKS", "TabletopEnv"]
+__all__ = ["INIT_STATES", "SUITE", "TASKS", "TabletopEnv"]
+
+SUITE = "tabletop"
 
 TASKS: Mapping[str, str] = {
     "carry": "carry the red disc to the green square",
@@ -30,7 +33,6 @@ INIT_STATES = 50
 
 _CAMERAS: Mapping[str, float] = {"agentview": 0.35, "robot0_eye_in_hand": 0.12}
 """Half the side of the square that a camera sees, in metres; the second one follows the effector."""
-_CHANNELS = ("action_bounds", "workspace")
 _POSE = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
 
 _LOW, _HIGH = np.array([-0.3, -0.3, 0.0]), np.array([0.3, 0.3, 0.3])
@@ -67,8 +69,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
 
     def __init__(
         self,
-        suite: str = "tabletop",
         task: str = "carry",
+        suite: str | None = None,
         cameras: list[str] | None = None,
         image_size: int = 64,
         depth: bool = False,
@@ -82,8 +84,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """Work out the spaces.
 
         Args:
-            suite: "tabletop", the only suite.
             task: "carry" or "reach".
+            suite: "tabletop", the only suite, or None.
             cameras: Any of "agentview" and "robot0_eye_in_hand"; None is ["agentview"], an empty list none.
             image_size: Height and width of the frames, in pixels, at least 8.
             depth: Whether each camera also gives depth.
@@ -99,7 +101,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """
         cameras = ["agentview"] if cameras is None else list(cameras)
         for kind, name, known in (
-            ("suite", suite, ["tabletop"]),
+            ("suite", suite or SUITE, [SUITE]),
             ("task", task, TASKS),
             *(("camera", camera, _CAMERAS) for camera in cameras),
             ("control mode", control_mode, ["relative"]),
@@ -112,7 +114,10 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             )
         if render_mode not in (None, "rgb_array"):
             raise InvalidInputError(f"Expected render_mode None or 'rgb_array', got {render_mode!r}.")
-        self.suite, self.task, self.instruction = suite, task, TASKS[task]
+        self.suite, self.task, self.instruction = SUITE, task, TASKS[task]
+        self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
+        self.settle_steps, self.control_mode = settle_steps, control_mode
+        self.unsafe_channels, self.terminate_on_unsafe = ("action_bounds", "workspace"), terminate_on_unsafe
         self.render_mode = render_mode
         self.observation_fields: dict[str, tuple[str, ...]] = {
             "proprio": (*(f"eef_{axis}" for axis in _POSE), "gripper_qpos_0", "gripper_qpos_1")
@@ -139,9 +144,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         self.observation_space = cast(spaces.Space[dict[str, Array]], spaces.Dict(boxes))
         self._keys = frozenset(boxes)
 
-        self._cameras, self._depth, self._object_state = cameras, depth, object_state
-        self._settle_steps, self._dense_reward = settle_steps, dense_reward
-        self._terminate_on_unsafe = terminate_on_unsafe
+        self._object_state, self._dense_reward = object_state, dense_reward
         self._grid = (np.arange(image_size) + 0.5) / image_size * 2.0 - 1.0
         self._tracker = EpisodeTracker()
         self._frames_wanted = True
@@ -160,27 +163,26 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
 
         Args:
             seed: Seeds the generator that draws what the options leave open.
-            options: `episode` (an episode's identity), or `init_state` and `scene_seed` on their own.
+            options: `episode`, the episode's identity, or `init_state` alone.
 
         Raises:
             InvalidInputError: The initial state is out of range, or the identity is malformed.
         """
         super().reset(seed=seed)
-        identity = self._tracker.begin(seed, options)
-        init_state = self._choose("init_state", identity, options, INIT_STATES)
-        scene_seed = self._choose("scene_seed", identity, options, 2**31)
-        scene = seeding.generator("tabletop", "scene", self.task, scene_seed)
-        start = seeding.generator("tabletop", "init_state", self.task, init_state)
+        episode = self._complete(self._tracker.begin(seed, options), options)
+        assert episode.scene_seed is not None and episode.init_state is not None
+        scene = seeding.generator("tabletop", "scene", self.task, episode.scene_seed)
+        start = seeding.generator("tabletop", "init_state", self.task, episode.init_state)
         self._square = np.array([scene.uniform(-0.2, 0.2), scene.uniform(0.08, 0.22), 0.0])
         self._disc = np.array([start.uniform(-0.2, 0.2), start.uniform(-0.22, -0.02), _REST_HEIGHT])
         self._effector = np.array([start.uniform(-0.1, 0.1), start.uniform(-0.05, 0.1), 0.2])
         self._yaw, self._finger, self._held = 0.0, 0.5 * _FINGER_RANGE, False
-        for _ in range(self._settle_steps):
+        for _ in range(self.settle_steps):
             self._move(np.array([0.0] * 6 + [-1.0]))
         self._progress = self._distance_left()
         state = b"".join(part.tobytes() for part in (self._square, self._disc, self._effector))
         scene_hash = seeding.seed("tabletop", self.task, state.hex(), bits=63)
-        info = self._info() | {"scene_hash": scene_hash, "init_state": init_state, "scene_seed": scene_seed}
+        info = self._info() | {"scene_hash": scene_hash, **episode.to_options()}
         return self._observation(), info
 
     def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, Info]:
@@ -199,7 +201,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             )
         unsafe = {"action_bounds": bool((np.abs(command) > 1.0 + 1e-6).any())}
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
-        success, attempt = self._success(), any(unsafe.values()) and self._terminate_on_unsafe
+        success, attempt = self._success(), any(unsafe.values()) and self.terminate_on_unsafe
         left = self._distance_left()
         reward = float(success) + (self._progress - left if self._dense_reward else 0.0)
         self._progress = left
@@ -212,17 +214,22 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """Return the frame of "agentview", uint8 (H, W, 3), or None without a render mode."""
         return self._draw("agentview")[0] if self.render_mode == "rgb_array" else None
 
-    def _choose(
-        self, name: str, identity: EpisodeIdentity, options: Mapping[str, Any] | None, count: int
-    ) -> int:
-        value = getattr(identity, name)
-        if value is None:
-            value = (options or {}).get(name)
-        if value is None:
-            return int(self.np_random.integers(count))
-        if not isinstance(value, int) or not 0 <= value < count:
-            raise InvalidInputError(f"Expected {name} to be an integer in 0..{count - 1}, got {value!r}.")
-        return value
+    def _complete(self, episode: EpisodeIdentity, options: Mapping[str, Any] | None) -> EpisodeIdentity:
+        """Fill in what the identity leaves open: from the options, else from the environment's generator."""
+        init_state, scene_seed = episode.init_state, episode.scene_seed
+        if init_state is None:
+            init_state = (options or {}).get("init_state")
+        if init_state is None:
+            init_state = int(self.np_random.integers(INIT_STATES))
+        if (
+            not isinstance(init_state, int)
+            or isinstance(init_state, bool)
+            or not 0 <= init_state < INIT_STATES
+        ):
+            raise InvalidInputError(f"Expected an initial state in 0..{INIT_STATES - 1}, got {init_state!r}.")
+        if scene_seed is None:
+            scene_seed = seeding.seed("scene", self.suite, self.task, *episode.key)
+        return replace(episode, init_state=init_state, scene_seed=scene_seed)
 
     def _move(self, command: Array) -> bool:
         """Act on the gripper, then move; return whether it led out of the workspace."""
@@ -258,12 +265,12 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         return {
             "instruction": self.instruction,
             "is_success": False,
-            "frames_rendered": self._frames_wanted and bool(self._cameras),
+            "frames_rendered": self._frames_wanted,
         }
 
     def _observation(self) -> dict[str, Array]:
         observation: dict[str, Array] = {}
-        for camera in self._cameras:
+        for camera in self.cameras:
             frames = zip((f"{camera}_image", f"{camera}_depth"), self._draw(camera), strict=True)
             for key, frame in frames:
                 if key in self._keys:
