@@ -114,7 +114,7 @@ def _run_in_child(task: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(lines[-1])
         return answer
     reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return {"problem": f"the graphics driver failed ({reason})"}
+    return {"problem": f"the process that tried it failed ({reason})"}
 
 
 def _create_context() -> dict[str, str]:

@@ -2,7 +2,8 @@
 
 `suites` lists the suites whose resources are complete, `tasks` the tasks of one, `find_task` resolves what people
 write (an instruction, LIBERO's name, or the paper's identifier), `initial_states` reads a task's initial states,
-`missing_resources` says what a suite lacks and `model_files` which models it needs. Nothing here imports LIBERO, robosuite, MuJoCo or torch.
+`missing_resources` says what a suite lacks and `model_files` which models it needs. Nothing here imports LIBERO,
+robosuite, MuJoCo or torch.
 
 The five `LIBERO_SUITES` have 130 tasks but only 112 instructions. Further suites (LIBERO-PRO) are variants that reuse
 their names and instructions, so they are searched only when the suite is named.
