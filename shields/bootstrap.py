@@ -1,0 +1,226 @@
+"""From bootstrap episodes to a shield, or to the reason why there is none (protocol section 6).
+
+`train_shield` labels, splits, trains and calibrates. A bootstrap that cannot give a shield is a status with its
+reason, not an exception: it withholds the recovery claim and nothing else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from roep_gym.error import InvalidInputError
+from roep_gym.shields.calibration import calibrate
+from roep_gym.shields.config import ShieldConfig
+from roep_gym.shields.features import assemble, feature_names, field_indices
+from roep_gym.shields.labels import (
+    RISK,
+    SAFE,
+    TERMINATION_REASONS,
+    UNLABELLED,
+    BootstrapEpisode,
+    LabelSource,
+    choose_source,
+    classify,
+    label_steps,
+)
+from roep_gym.shields.model import RiskModel
+from roep_gym.shields.shield import Shield
+from roep_gym.shields.split import PARTS, Part, assign_part
+from roep_gym.shields.training import Samples, TrainedNetwork, train_risk_model
+from roep_gym.typing import IntArray
+
+__all__ = ["NO_RISK_SUPPORT", "TrainingOutcome", "train_shield"]
+
+NO_RISK_SUPPORT = "no risk-positive support"
+
+
+@dataclass(frozen=True)
+class TrainingOutcome:
+    """What a bootstrap gave.
+
+    Attributes:
+        status: "trained" or "failed".
+        reason: Why it failed; empty when trained.
+        shield: The shield; None when failed.
+        metadata: JSON-native record of data, labels, split and training: `label_source` (empty without risk
+            support), `risk_positive_episodes`, `episode_counts` by reason, `counts` by part, `data_fingerprint`,
+            `feature_names` and the settings of the training; when it ran, also `epochs`, `best_epoch`,
+            `monitored_part` and `monitored_loss`; when it succeeded, `tau`. A trained shield carries the same.
+    """
+
+    status: Literal["trained", "failed"]
+    reason: str
+    shield: Shield | None
+    metadata: Mapping[str, Any]
+
+
+class _PartData(NamedTuple):
+    """The labelled steps of one part, and which of them calibration may see."""
+
+    samples: Samples
+    calibrating: np.ndarray[Any, np.dtype[np.bool_]]
+    counts: dict[str, int]
+
+
+def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | None = None) -> TrainingOutcome:
+    """Train and calibrate a shield on bootstrap episodes.
+
+    The result depends on the set of episodes and the settings alone, not on the order of the episodes, and is
+    equal to the bit when repeated on the same machine.
+
+    Args:
+        episodes: Unshielded episodes of one row (paper: 100), complete ones only.
+        config: Settings; None takes the defaults.
+
+    Raises:
+        InvalidInputError: Two episodes share an identifier, or episodes differ in fields or action size.
+        UnknownNameError: `config.fields` names a field that the episodes do not have.
+    """
+    config = ShieldConfig() if config is None else config
+    ordered = _canonical(episodes)
+    metadata: dict[str, Any] = {
+        "label_source": "",
+        "risk_positive_episodes": 0,
+        "episode_counts": {
+            reason: Counter(e.reason for e in ordered)[reason] for reason in TERMINATION_REASONS
+        },
+        "data_fingerprint": _fingerprint(ordered),
+        "learning_rate": config.learning_rate,
+        "batch_size": config.batch_size,
+        "max_epochs": config.max_epochs,
+        "patience": config.patience,
+        "hidden_sizes": list(config.hidden_sizes),
+        "alpha": config.alpha,
+        "tail_horizon": config.tail_horizon,
+        "prefix_support": config.prefix_support,
+        "seed": config.seed,
+    }
+    if not ordered:
+        return TrainingOutcome("failed", "no bootstrap episodes", None, metadata)
+    fields, action_size = config.fields or ordered[0].fields, ordered[0].actions.shape[1]
+    columns = field_indices(fields, ordered[0].fields)
+    members: dict[Part, list[BootstrapEpisode]] = {part: [] for part in PARTS}
+    for episode in ordered:
+        members[assign_part(episode.identifier, config)].append(episode)
+    source = choose_source(members["train"], config)
+    parts = {part: _collect(members[part], source, columns, action_size, config) for part in PARTS}
+    counts = {part: data.counts for part, data in parts.items()}
+    risk_positive = sum(count["risk_episodes"] for count in counts.values())
+    metadata |= {
+        "label_source": source if risk_positive else "",
+        "risk_positive_episodes": risk_positive,
+        "counts": counts,
+        "feature_names": list(feature_names(fields, action_size)),
+    }
+    failure = _missing_support(counts, config)
+    if failure:
+        return TrainingOutcome("failed", failure, None, metadata)
+
+    network = train_risk_model(parts["train"].samples, parts["validation"].samples, config)
+    metadata |= {
+        "epochs": network.epochs,
+        "best_epoch": network.best_epoch,
+        "monitored_part": network.monitored,
+    }
+    if not _finite(network):
+        return TrainingOutcome(
+            "failed", "training diverged: the loss or a weight is not finite", None, metadata
+        )
+    model = RiskModel(network.zscore, network.layers)
+    held_out = parts["calibration"]
+    tau = calibrate(model, held_out.samples.features[held_out.calibrating], config.alpha)
+    metadata |= {"monitored_loss": network.loss, "tau": tau}
+    return TrainingOutcome("trained", "", Shield(model, tau, fields, action_size, config, metadata), metadata)
+
+
+def _canonical(episodes: Sequence[BootstrapEpisode]) -> list[BootstrapEpisode]:
+    """Return the episodes in the order of their identifiers, after checking that they belong together."""
+    ordered = sorted(episodes, key=lambda episode: episode.identifier)
+    for before, after in pairwise(ordered):
+        if before.identifier == after.identifier:
+            raise InvalidInputError(f"Expected each bootstrap episode once, got {after.identifier!r} twice.")
+        if (before.fields, before.actions.shape[1]) != (after.fields, after.actions.shape[1]):
+            raise InvalidInputError(
+                f"Expected bootstrap episodes with equal fields and action size, but {before.identifier!r} and "
+                f"{after.identifier!r} differ; train one shield for each kind."
+            )
+    return ordered
+
+
+def _collect(
+    episodes: Sequence[BootstrapEpisode],
+    source: LabelSource,
+    columns: IntArray,
+    action_size: int,
+    config: ShieldConfig,
+) -> _PartData:
+    """Label the episodes of one part and join their labelled steps."""
+    # The empty first entries give a part without labelled steps its shape.
+    features, labels = (
+        [np.empty((0, len(columns) + action_size), dtype=np.float32)],
+        [np.empty(0, dtype=np.int8)],
+    )
+    calibrating, counts = [np.empty(0, dtype=np.bool_)], Counter[str](episodes=len(episodes))
+    for episode in episodes:
+        kind, step_labels = classify(episode, source), label_steps(episode, source, config)
+        used = step_labels != UNLABELLED
+        features.append(assemble(episode.low[:, columns], episode.actions)[used])
+        labels.append(step_labels[used])
+        calibrating.append(np.full(int(used.sum()), kind == "safe"))
+        safe, risk = int((step_labels == SAFE).sum()), int((step_labels == RISK).sum())
+        counts["safe_episodes"] += kind == "safe" and safe > 0
+        counts["risk_episodes"] += risk > 0
+        counts["safe_steps"] += safe if kind == "safe" else 0
+        counts["weak_safe_steps"] += safe if kind == "risk" else 0
+        counts["risk_steps"] += risk
+    names = ("episodes", "safe_episodes", "risk_episodes", "safe_steps", "weak_safe_steps", "risk_steps")
+    samples = Samples(np.concatenate(features), np.concatenate(labels))
+    return _PartData(samples, np.concatenate(calibrating), {name: int(counts[name]) for name in names})
+
+
+def _missing_support(counts: Mapping[Part, Mapping[str, int]], config: ShieldConfig) -> str:
+    """Return why the labelled data cannot give a shield; empty when they can."""
+    train, calibration = counts["train"], counts["calibration"]
+    total = sum(count["risk_episodes"] for count in counts.values())
+    if total == 0:
+        return NO_RISK_SUPPORT
+    if train["risk_episodes"] < config.min_risk_episodes:
+        return (
+            f"{NO_RISK_SUPPORT} in the training part: {train['risk_episodes']} of {total} risk episodes fell into it, "
+            f"at least {config.min_risk_episodes} needed"
+        )
+    if train["safe_steps"] + train["weak_safe_steps"] == 0:
+        return (
+            f"no safe support in the training part: none of its {train['episodes']} episodes has a safe step"
+        )
+    if calibration["safe_steps"] == 0:
+        return (
+            "no safe calibration support: none of the "
+            f"{calibration['episodes']} episodes of the calibration part is a success without an unsafe attempt"
+        )
+    return ""
+
+
+def _finite(network: TrainedNetwork) -> bool:
+    arrays = [array for layer in network.layers for array in layer]
+    return bool(np.isfinite(network.loss)) and all(np.isfinite(array).all() for array in arrays)
+
+
+def _fingerprint(ordered: Sequence[BootstrapEpisode]) -> str:
+    """Return a hash, 32 hexadecimal digits, of everything that training reads of the episodes."""
+    state = hashlib.blake2b(digest_size=16)
+    for episode in ordered:
+        head = repr(
+            (episode.identifier, episode.reason, episode.fields, episode.low.shape, episode.actions.shape)
+        )
+        state.update(head.encode() + b"\n")
+        for array, kind in ((episode.low, "<f4"), (episode.actions, "<f4"), (episode.unsafe, "|b1")):
+            state.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+    return state.hexdigest()
