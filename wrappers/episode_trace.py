@@ -134,13 +134,12 @@ class EpisodeTrace:
             self._intervention_steps += bool(shield["refused"]) or not np.array_equal(executed, proposed)
         self._append(outcome)
 
-    def refuse(self, proposed: FloatArray) -> None:
-        """Take an action that is not finite or wrongly shaped and was not executed; NaN stands for what is missing."""
+    def refuse(self, proposed: FloatArray | None) -> None:
+        """Take an action that was not executed: not finite, or None where its shape is wrong; NaN stands for it."""
         self._nonfinite += 1
         nothing = np.full(len(self._layout.action_low), np.nan, dtype=np.float32)
-        fits = proposed.shape == nothing.shape
         self._append({
-            "proposed_action": proposed if fits else nothing,
+            "proposed_action": nothing if proposed is None else proposed,
             "executed_action": nothing,
             "reward": 0.0,
             "unsafe": [_ABSENT] * len(UNSAFE_CHANNELS),

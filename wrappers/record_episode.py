@@ -111,7 +111,8 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         proposed = _as_array(action)
         try:
             self._check(proposed)
-            sent = proposed.copy() if isinstance(self.action_space, spaces.Box) else action
+            box = isinstance(self.action_space, spaces.Box)
+            sent = proposed.astype(self.action_space.dtype) if box else action
             observation, reward, terminated, truncated, info = self.env.step(sent)
         except PolicyOutputError as error:
             return self._end_invalid(trace, proposed, error)
@@ -135,7 +136,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
     def _end_invalid(
         self, trace: EpisodeTrace, proposed: Array, error: PolicyOutputError
     ) -> tuple[Any, float, bool, bool, Info]:
-        trace.refuse(proposed.ravel())
+        trace.refuse(proposed.ravel() if proposed.shape == (self.action_space.shape or ()) else None)
         carried: Info = {
             key: self._last_info[key] for key in ("instruction", "frames_rendered") if key in self._last_info
         }

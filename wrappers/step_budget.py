@@ -15,7 +15,8 @@ __all__ = ["StepBudget"]
 class StepBudget(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArgs):
     """End an episode that has not ended after a number of steps: truncated, for the reason `timeout`.
 
-    An episode that terminates in the last step of its budget keeps its own reason. Steps that a reset makes (settling)
+    An episode that terminates in the last step of its budget keeps its own reason, and one whose environment reports
+    success there without terminating is a `success`. Steps that a reset makes (settling)
     do not count. `info["TimeLimit.truncated"]` is set on the last step, as Stable-Baselines3 reads it: True when the
     budget alone ended the episode.
 
@@ -58,7 +59,8 @@ class StepBudget(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArg
         self._steps += 1
         if self._steps >= self._max_steps and not terminated:
             truncated = True
-            info = {**info, "termination": info.get("termination", "timeout")}
+            reason = "success" if info.get("is_success") else "timeout"
+            info = {**info, "termination": info.get("termination", reason)}
         if terminated or truncated:
             info = {**info, "TimeLimit.truncated": truncated and not terminated}
         return observation, reward, terminated, truncated, info

@@ -170,7 +170,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """
         super().reset(seed=seed)
         episode = self._complete(self._tracker.begin(seed, options), options)
-        assert episode.scene_seed is not None and episode.init_state is not None
+        assert episode.scene_seed is not None
+        assert episode.init_state is not None
         scene = seeding.generator("tabletop", "scene", self.task, episode.scene_seed)
         start = seeding.generator("tabletop", "init_state", self.task, episode.init_state)
         self._square = np.array([scene.uniform(-0.2, 0.2), scene.uniform(0.08, 0.22), 0.0])
