@@ -76,7 +76,13 @@ CONDITIONS: Mapping[str, Condition] = {
 REASONS: tuple[str, ...] = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
 """Termination reasons that are outcomes, in the order of their codes; an aborted episode has no outcome."""
 
-UNSAFE_CHANNELS: tuple[str, ...] = ("action_bounds", "workspace", "contact_force", "joint_limit", "object_dropped")
+UNSAFE_CHANNELS: tuple[str, ...] = (
+    "action_bounds",
+    "workspace",
+    "contact_force",
+    "joint_limit",
+    "object_dropped",
+)
 
 PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "env_seed")
 """Variables that, with suite and task, are equal for the same episode in every condition of a row."""
@@ -103,8 +109,12 @@ EPISODE_VARIABLES: Mapping[str, _Variable] = {
     "steps": _Variable("int32", NOT_RUN, "control steps, settling steps excluded"),
     "recorded_steps": _Variable("int32", NOT_RUN, "step records that exist; -1 where no steps are kept"),
     "max_abs_action": _Variable("float64", np.nan, "largest absolute entry of the proposed actions"),
-    "nonfinite_actions": _Variable("int32", NOT_RUN, "proposed actions that are not finite or wrongly shaped"),
-    "intervention_steps": _Variable("int32", NOT_RUN, "steps with an applied shield action, refusals included"),
+    "nonfinite_actions": _Variable(
+        "int32", NOT_RUN, "proposed actions that are not finite or wrongly shaped"
+    ),
+    "intervention_steps": _Variable(
+        "int32", NOT_RUN, "steps with an applied shield action, refusals included"
+    ),
     "refusals": _Variable("int32", NOT_RUN, "steps with a safe refusal"),
     "risk_steps": _Variable("int32", NOT_RUN, "steps with a shield risk score"),
     "crossings": _Variable("int32", NOT_RUN, "steps whose risk reached the threshold"),
@@ -113,10 +123,14 @@ EPISODE_VARIABLES: Mapping[str, _Variable] = {
     "clipped_actions": _Variable("int32", NOT_RUN, "proposed actions outside the action bounds"),
     "unique_actions": _Variable("int32", NOT_RUN, "distinct proposed actions"),
     "decisions": _Variable("int32", NOT_RUN, "policy decisions"),
-    "frames_perturbed": _Variable("int32", NOT_RUN, "frames given to the policy that differ from the clean frame"),
+    "frames_perturbed": _Variable(
+        "int32", NOT_RUN, "frames given to the policy that differ from the clean frame"
+    ),
     "frames_given": _Variable("int32", NOT_RUN, "frames given to the policy"),
     "scene_hash": _Variable("int64", NOT_RUN, "hash of the nominal scene, 63 bits; -1 where not recorded"),
-    "fingerprint": _Variable("int64", NOT_RUN, "hash of the numeric fingerprint, 63 bits; -1 where not recorded"),
+    "fingerprint": _Variable(
+        "int64", NOT_RUN, "hash of the numeric fingerprint, 63 bits; -1 where not recorded"
+    ),
     "aborts": _Variable("int8", 0, "attempts that an infrastructure failure ended"),
     "wall_time": _Variable("float64", np.nan, "wall time", "s", timing=True),
     "policy_latency": _Variable("float64", np.nan, "mean time of a policy decision", "s", timing=True),
@@ -138,6 +152,9 @@ ROW_VARIABLES: Mapping[str, _Variable] = {
     "contract_status": _Variable("str", "unknown", "match, mismatch or unknown"),
     "contract_unresolved": _Variable("int32", 0, "contract fields that close C_fid"),
     "contract_note": _Variable("str", "", "why mismatches and unknowns are accepted"),
+    "action_mode": _Variable(
+        "str", "", "action mode that ran (relative or absolute); empty where it was not recorded"
+    ),
     "contract": _Variable("str", "[]", "contract fields with declared, observed, verdict, resolution, JSON"),
 }
 """Variables along `row`."""
@@ -174,7 +191,10 @@ def empty_dataset(
     data["unsafe_channel_attempts"] = (
         ("episode", "unsafe_channel"),
         np.full((n_episodes, len(UNSAFE_CHANNELS)), NOT_RUN, dtype=np.int32),
-        {"long_name": "steps with an unsafe attempt in the channel; -1 where the channel was not active", "units": "1"},
+        {
+            "long_name": "steps with an unsafe attempt in the channel; -1 where the channel was not active",
+            "units": "1",
+        },
     )
     data["run_id"] = (("row", "condition"), np.asarray(run_ids, dtype=object).reshape(n_rows, len(conditions)),
                       {"long_name": "run id"})  # fmt: skip
@@ -183,7 +203,17 @@ def empty_dataset(
         unsafe_channel=("unsafe_channel", np.asarray(UNSAFE_CHANNELS, dtype=object)),
     )
     return data.set_coords(
-        ["model", "suite", "task", "row_index", "condition_index", "seed_group", "episode_index", "init_state", "env_seed"]
+        [
+            "model",
+            "suite",
+            "task",
+            "row_index",
+            "condition_index",
+            "seed_group",
+            "episode_index",
+            "init_state",
+            "env_seed",
+        ]
     )
 
 
@@ -204,7 +234,9 @@ def check_dataset(data: xr.Dataset) -> None:
             if name not in data.variables:
                 raise InvalidInputError(f"Expected the variable {name!r} along {dim!r}, but it is missing.")
             if data[name].dims != (dim,):
-                raise InvalidInputError(f"Expected {name!r} to have the dimensions ({dim!r},), got {data[name].dims}.")
+                raise InvalidInputError(
+                    f"Expected {name!r} to have the dimensions ({dim!r},), got {data[name].dims}."
+                )
     unknown = set(data["condition"].values.tolist()) - set(CONDITIONS)
     if unknown:
         raise InvalidInputError(f"Expected conditions among {list(CONDITIONS)}, got {sorted(unknown)}.")
@@ -213,7 +245,9 @@ def check_dataset(data: xr.Dataset) -> None:
         raise InvalidInputError("Expected success in {-1, 0, 1} and known reasons, got other codes.")
     bad = np.flatnonzero((success == 1) != (reason == REASONS.index("success")))
     if bad.size or ((success == NOT_RUN) != (reason == NOT_RUN)).any():
-        raise InvalidInputError(f"Expected success and reason to agree; {max(bad.size, 1)} episodes contradict themselves.")
+        raise InvalidInputError(
+            f"Expected success and reason to agree; {max(bad.size, 1)} episodes contradict themselves."
+        )
 
 
 def _attributes(spec: _Variable) -> dict[str, Any]:

@@ -1,0 +1,51 @@
+"""Writing a file so that it is complete or not there at all.
+
+`replacing` gives a temporary path whose file takes the place of another, `write_atomically` writes bytes that way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from roep_gym.error import RoepError
+
+__all__ = ["replacing", "write_atomically"]
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is complete or not there at all: temporary name, fsync, rename.
+
+    Raises:
+        RoepError: The file cannot be written.
+    """
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`, and put what the body wrote there in its place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
+    except OSError as error:
+        raise RoepError(
+            f"Expected to write {path}, but that failed: {error}; make room or choose another folder."
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

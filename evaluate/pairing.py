@@ -1,0 +1,196 @@
+"""Pairs of episodes: the same episode under two conditions of a row.
+
+`align` lays the episodes out as a table of pairing keys by conditions, on which every later step works without
+a loop over episodes. `PAIRS` are the pairs that are compared, `paired` says where both partners exist, and
+`pair_integrity` counts support, mismatched keys and what stands beside them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY, REASONS
+from roep_gym.typing import Array, BoolArray, IntArray
+
+__all__ = [
+    "GATE_PAIRS",
+    "PAIRS",
+    "Pair",
+    "align",
+    "count_by_row",
+    "pair_integrity",
+    "paired",
+    "shield_exists",
+]
+
+
+class Pair(NamedTuple):
+    """Two conditions that are compared, key by key."""
+
+    base: str
+    comparison: str
+
+    @property
+    def name(self) -> str:
+        """Label along the dimension `pair`, such as "full given perturb"."""
+        return f"{self.comparison} given {self.base}"
+
+    @property
+    def shielded(self) -> bool:
+        """Whether one side needs a shield."""
+        return CONDITIONS[self.base].shielded or CONDITIONS[self.comparison].shielded
+
+
+GATE_PAIRS: tuple[Pair, ...] = (
+    Pair("baseline", "recovery"),
+    Pair("perturb", "full"),
+    Pair("baseline", "perturb"),
+    Pair("baseline", "baseline_clone"),
+    Pair("perturb", "perturb_clone"),
+)
+"""The five pairs of check 2 (protocol section 7)."""
+
+PAIRS: tuple[Pair, ...] = (*GATE_PAIRS, Pair("mild", "mild_clone"), Pair("strong", "strong_clone"))
+"""All pairs; the clones of the severity sweep never gate."""
+
+_ALIGNED = (
+    "success",
+    "reason",
+    "unsafe_attempts",
+    "intervention_steps",
+    "scene_hash",
+    "fingerprint",
+    "aborts",
+)
+
+
+def align(data: xr.Dataset) -> xr.Dataset:
+    """Lay the episodes out by pairing key and condition.
+
+    Args:
+        data: A Dataset of `roep_gym.evaluate.schema`.
+
+    Returns:
+        A Dataset with the dimensions `key` (sorted by row, seed group, episode), `condition` (all known ones) and
+        `row`. Along (key, condition): `planned` and `run` (bool), the outcomes `success`, `reason`,
+        `unsafe_attempts`, `intervention_steps`, `scene_hash`, `fingerprint`, `aborts`, and `unsafe`: 1 with an unsafe
+        attempt, 0 without one, -1 where it was not observed. Coordinates of `key`: `row_index`, `seed_group`.
+
+    Raises:
+        InvalidInputError: An episode stands twice.
+    """
+    names = list(CONDITIONS)
+    labels = data["condition"].values.tolist()
+    code_of = np.array([names.index(label) for label in labels], dtype=np.int64)
+    condition = code_of[data["condition_index"].values]
+    columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}
+    groups = pd.DataFrame(columns).groupby(list(columns), sort=True)
+    key = groups.ngroup().to_numpy()
+    first = np.unique(key, return_index=True)[1]
+
+    slot = key * len(names) + condition
+    if np.unique(slot).size < slot.size:
+        at = int(pd.Series(slot).duplicated().to_numpy().argmax())
+        raise InvalidInputError(
+            f"Expected each episode once a condition, but seed group {columns['seed_group'][at]}, episode "
+            f"{columns['episode_index'][at]} stands twice in {names[condition[at]]!r}; remove one of the two."
+        )
+
+    def table(values: Array, fill: int) -> Array:
+        laid_out = np.full((first.size, len(names)), fill, dtype=values.dtype)
+        laid_out[key, condition] = values
+        return laid_out
+
+    aligned = xr.Dataset(
+        {
+            name: (("key", "condition"), table(data[name].values, 0 if name == "aborts" else NOT_RUN))
+            for name in _ALIGNED
+        },
+        coords={
+            "condition": ("condition", np.asarray(names, dtype=object)),
+            "row_index": ("key", columns["row_index"][first].astype(np.int64)),
+            "seed_group": ("key", columns["seed_group"][first].astype(np.int64)),
+            **{name: data[name] for name in ("model", "suite", "task")},
+        },
+    )
+    aligned["planned"] = (("key", "condition"), table(np.ones(key.size, dtype=bool), 0))
+    aligned["run"] = aligned["success"] != NOT_RUN
+    attempts = aligned["unsafe_attempts"].values
+    # An episode that an unsafe attempt ended is unsafe, whether its attempts were counted or not.
+    ended_unsafe = aligned["reason"].values == REASONS.index("unsafe_attempt")
+    unsafe = np.where(attempts == NOT_RUN, NOT_RUN, attempts > 0)
+    unsafe = np.where(ended_unsafe, 1, np.where(aligned["run"].values, unsafe, NOT_RUN))
+    aligned["unsafe"] = (("key", "condition"), unsafe.astype(np.int8))
+    return aligned
+
+
+def count_by_row(aligned: xr.Dataset, mask: BoolArray) -> IntArray:
+    """Return, a row, how many keys `mask` (key,) holds."""
+    return np.bincount(aligned["row_index"].values[mask], minlength=aligned.sizes["row"])
+
+
+def paired(aligned: xr.Dataset, pair: Pair) -> BoolArray:
+    """Return (key,) where both partners ran, in scenes that are not known to differ."""
+    base, comparison = (aligned["run"].sel(condition=condition).values for condition in pair)
+    differ = _known_to_differ(aligned["scene_hash"], pair)
+    return np.asarray(base & comparison & ~differ, dtype=bool)
+
+
+def pair_integrity(aligned: xr.Dataset) -> xr.Dataset:
+    """Count, a row and pair, the pairs that hold and the keys that do not (protocol section 7, check 2).
+
+    A key of either condition is mismatched when one partner did not run, or when both recorded a scene hash and
+    the hashes differ. Aborted episodes did not run.
+
+    Returns:
+        A Dataset along (`row`, `pair`) with the integers `support`, `mismatched_keys`, `unequal_scenes`,
+        `unequal_aborts` and `unequal_fingerprints`. The last two stand beside the verdicts and do not gate.
+    """
+    counts: dict[str, list[IntArray]] = {name: [] for name in _INTEGRITY}
+    for pair in PAIRS:
+        base, comparison = aligned.sel(condition=pair.base), aligned.sel(condition=pair.comparison)
+        planned = base["planned"].values | comparison["planned"].values
+        holds = paired(aligned, pair)
+        for name, mask in {
+            "support": holds,
+            "mismatched_keys": planned & ~holds,
+            "unequal_scenes": _known_to_differ(aligned["scene_hash"], pair),
+            "unequal_aborts": planned & (base["aborts"].values != comparison["aborts"].values),
+            "unequal_fingerprints": _known_to_differ(aligned["fingerprint"], pair),
+        }.items():
+            counts[name].append(count_by_row(aligned, mask))
+    return xr.Dataset(
+        {
+            name: (("row", "pair"), np.stack(values, axis=1), {"long_name": _INTEGRITY[name], "units": "1"})
+            for name, values in counts.items()
+        },
+        coords={
+            "pair": ("pair", np.asarray([pair.name for pair in PAIRS], dtype=object)),
+            **{name: aligned[name] for name in ("model", "suite", "task")},
+        },
+    )
+
+
+def shield_exists(data: xr.Dataset) -> BoolArray:
+    """Return (row,) whether a shield was trained; without one the shielded conditions are unavailable, not missing."""
+    return np.asarray(data["shield_status"].values == "trained", dtype=bool)
+
+
+_INTEGRITY = {
+    "support": "pairs of episodes that both ran in the same scene",
+    "mismatched_keys": "pairing keys without a valid partner",
+    "unequal_scenes": "pairs whose recorded scene hashes differ",
+    "unequal_aborts": "pairs with unequal numbers of aborted attempts",
+    "unequal_fingerprints": "pairs recorded under different numeric fingerprints",
+}
+
+
+def _known_to_differ(values: xr.DataArray, pair: Pair) -> BoolArray:
+    """Return (key,) where both partners recorded a value and the values differ."""
+    base, comparison = values.sel(condition=pair.base).values, values.sel(condition=pair.comparison).values
+    return np.asarray((base != NOT_RUN) & (comparison != NOT_RUN) & (base != comparison), dtype=bool)

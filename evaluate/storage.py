@@ -1,0 +1,92 @@
+"""The Datasets of a run as files.
+
+`load_run` opens a run directory or a folder of flat tables, `save_dataset` and `load_dataset` write and read one file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.atomic_file import replacing
+from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.flat_tables import EPISODES, MANIFEST, ROWS, read_tables
+from roep_gym.evaluate.schema import check_dataset
+
+__all__ = ["DATASET", "load_dataset", "load_run", "normalise_strings", "save_dataset"]
+
+DATASET = "episodes.nc"
+
+
+def load_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
+    """Open a run directory, or a folder with `episodes.csv`, `rows.csv` and optionally `manifest.csv`.
+
+    Args:
+        path: The folder.
+        config: The budget that is the plan of flat tables without a manifest.
+
+    Raises:
+        InvalidInputError: There is no such folder, it holds neither, or a file is broken.
+    """
+    if not path.is_dir():
+        raise InvalidInputError(f"Expected the folder of a run at {path}, but there is none; check the path.")
+    if (path / DATASET).exists():
+        data = load_dataset(path / DATASET)
+        check_dataset(data)
+        return data
+    if (path / EPISODES).exists() and (path / ROWS).exists():
+        manifest = path / MANIFEST
+        return read_tables(
+            path / EPISODES, path / ROWS, manifest if manifest.exists() else None, config=config
+        )
+    unfinished = (
+        " It holds a plan, so the run may not be finished: start its command again."
+        if (path / "plan.json").exists()
+        else ""
+    )
+    raise InvalidInputError(
+        f"Expected {DATASET}, or {EPISODES} and {ROWS}, in {path}, but found neither.{unfinished}"
+    )
+
+
+def save_dataset(data: xr.Dataset, path: Path) -> None:
+    """Write a Dataset as netCDF, complete or not at all.
+
+    Raises:
+        RoepError: The file cannot be written.
+    """
+    with replacing(path) as temporary:
+        data.to_netcdf(temporary, engine="h5netcdf")
+
+
+def load_dataset(path: Path) -> xr.Dataset:
+    """Read a netCDF file into memory; its text comes back as Python strings.
+
+    Raises:
+        InvalidInputError: There is no such file, or it cannot be read as netCDF.
+    """
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as stored:
+            return normalise_strings(stored.load())
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInputError(
+            f"Expected a netCDF file at {path}, but reading it failed: {error}; restore the file."
+        ) from error
+
+
+def normalise_strings(data: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose text variables hold Python strings; xarray changes their type on reading."""
+    texts = {name: variable for name, variable in data.variables.items() if variable.dtype.kind in "OSUT"}
+    changed = {}
+    for name, variable in texts.items():
+        values = np.array([_text(value) for value in variable.values.ravel()], dtype=object)
+        changed[name] = (variable.dims, values.reshape(variable.shape), variable.attrs)
+    coordinates = {name: value for name, value in changed.items() if name in data.coords}
+    return data.assign({k: v for k, v in changed.items() if k not in coordinates}).assign_coords(coordinates)
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
