@@ -10,6 +10,13 @@ from roep_gym.envs.registration import register_with_gymnasium
 
 __all__ = ["__version__"]
 
-__version__ = "0.1.0"
-
 register_with_gymnasium()
+
+
+def __getattr__(name: str) -> str:
+    """Look up the version of the installed package when it is asked for."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("roep-gym")

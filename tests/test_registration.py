@@ -84,3 +84,11 @@ def _steps() -> int:
 def test_a_spawned_worker_makes_the_environment() -> None:
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.apply(_steps) == 16
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    from importlib.metadata import version
+
+    import roep_gym
+
+    assert roep_gym.__version__ == version("roep-gym")

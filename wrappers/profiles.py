@@ -119,13 +119,13 @@ class Profile:
             step: Step index of the observation.
             observation_key: Key of the array in the observation.
         """
-        array, metadata = clean.copy(), list[Metadata]()
+        array, metadata = clean, list[Metadata]()
         for operator, severity in self._acting_on(modality):
             key = perturbation_key(stream, step, observation_key, operator.name)
             result: Perturbed = operator.apply(array, severity, key)
             array = result.array
             metadata.append(result.metadata)
-        return array, metadata
+        return array if metadata else clean.copy(), metadata
 
     def describe(
         self, shape: Shape, modality: Modality, stream: tuple[str, int, int], step: int, observation_key: str
