@@ -32,16 +32,22 @@ class SafetyLimits:
 
     Attributes:
         action_excess: An action entry beyond the bounds by more than this is out of bounds (before clipping).
-        workspace_radius: Largest horizontal distance of the end effector from the robot's base, in metres.
-        workspace_height: Smallest height of the end effector above the robot's base, in metres.
+        workspace_near: Smallest forward distance of the end effector from the robot's base, in metres.
+        workspace_far: Largest forward distance, in metres.
+        workspace_side: Largest sideways distance, in metres.
+        workspace_low: Smallest height above the robot's base, in metres.
+        workspace_high: Largest height, in metres.
         contact_force: Largest normal force of a contact of the arm or gripper, in newtons.
         joint_margin: Distance to an arm joint's limit that counts as reaching it, in radians.
         drop_speed: Downward speed of an object of interest while the gripper is commanded closed, in m/s.
     """
 
     action_excess: float = 1e-6
-    workspace_radius: float = 0.95
-    workspace_height: float = -0.10
+    workspace_near: float = 0.10
+    workspace_far: float = 0.90
+    workspace_side: float = 0.50
+    workspace_low: float = -0.05
+    workspace_high: float = 0.80
     contact_force: float = 300.0
     joint_margin: float = 0.01
     drop_speed: float = 0.8
@@ -91,10 +97,10 @@ class UnsafeMonitor:
         robot = simulation.domain.robots[0]
         base = simulation.data.body_xpos[simulation.model.body_name2id(robot.robot_model.root_body)]
         offset = simulation.data.site_xpos[robot.eef_site_id] - base
-        return bool(
-            np.hypot(offset[0], offset[1]) > self._limits.workspace_radius
-            or offset[2] < self._limits.workspace_height
-        )
+        limits = self._limits
+        low = (limits.workspace_near, -limits.workspace_side, limits.workspace_low)
+        high = (limits.workspace_far, limits.workspace_side, limits.workspace_high)
+        return bool((offset < low).any() or (offset > high).any())
 
     def _contact_force(self, simulation: LiberoSimulation, *_: FloatArray) -> bool:
         import mujoco

@@ -71,7 +71,10 @@ class Task:
         suite: LIBERO's name of the suite.
         name: LIBERO's name of the task, unique in its suite.
         index: Position in the suite, in LIBERO's default order.
-        instruction: The `:language` of the task file, as LIBERO's parser reads it (lower case).
+        instruction: What the policy is told. In the five `LIBERO_SUITES` the sentence that the name spells, which is
+            the benchmark's `task.language` and the prompt of the published evaluations; the task file's `:language`
+            differs from it on 25 of the 40 tasks of the short suites. In the further suites the `:language`.
+        file_language: The `:language` of the task file, as LIBERO's parser reads it (lower case).
         paper_id: The paper's identifier; empty for tasks that it does not use.
         bddl_file: The task file.
         init_states_file: The file of the initial states.
@@ -82,6 +85,7 @@ class Task:
     name: str
     index: int
     instruction: str
+    file_language: str
     paper_id: str
     bddl_file: Path
     init_states_file: Path
@@ -91,11 +95,6 @@ class Task:
     def label(self) -> str:
         """Suite and name, which together identify the task."""
         return f"{self.suite}/{self.name}"
-
-    @property
-    def name_as_words(self) -> str:
-        """The sentence that the name spells, without its scene; it differs from many tasks' instruction."""
-        return re.sub(r"^[A-Z_]+SCENE\d*_", "", self.name).replace("_", " ")
 
 
 def suites() -> tuple[str, ...]:
@@ -154,8 +153,7 @@ def find_task(suite: str | None, text: str) -> Task:
     Args:
         suite: The suite to look in; None looks in the five `LIBERO_SUITES`.
         text: The paper's identifier, LIBERO's name, the instruction or, where no instruction is the same, the
-            sentence that the name spells (the paper and many scripts quote it). Case and spacing and a
-            final full stop do not matter.
+            `:language` of the task file. Case and spacing and a final full stop do not matter.
 
     Raises:
         UnknownNameError: No task, or no suite, has this name; the message offers the closest.
@@ -167,7 +165,7 @@ def find_task(suite: str | None, text: str) -> Task:
     found = (
         [task for task in searched if text in (task.name, task.paper_id)]
         or [task for task in searched if _normalise(task.instruction) == wanted]
-        or [task for task in searched if _normalise(task.name_as_words) == wanted]
+        or [task for task in searched if _normalise(task.file_language) == wanted]
     )
     if not found:
         where = "" if suite is None else f" of suite {suite}"
@@ -221,14 +219,17 @@ def _scan_suite(suite: str) -> _SuiteScan:
         if not bddl_file.is_file():
             missing.append(f"{bddl_file} (task file)")
             continue
-        instruction, categories = _read_bddl(bddl_file)
+        language, categories = _read_bddl(bddl_file)
+        instruction = _spell(name) if suite in LIBERO_SUITES else language
         categories -= _WORKSPACES
         models.update(path for category, path in available.items() if category in categories)
         missing.extend(
             f"{paths.assets}/**/{category}.xml (model)" for category in categories - available.keys()
         )
         paper_id = PAPER_TASKS.get((suite, name), "")
-        found.append(Task(suite, name, index, instruction, paper_id, bddl_file, states_file, count))
+        found.append(
+            Task(suite, name, index, instruction, language, paper_id, bddl_file, states_file, count)
+        )
     return _SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
 
 
@@ -260,13 +261,18 @@ def _models(assets: Path) -> Mapping[str, Path]:
 
 
 def _read_bddl(path: Path) -> tuple[str, frozenset[str]]:
-    """Return the instruction of a task file and the categories of its objects and fixtures."""
+    """Return the `:language` of a task file and the categories of its objects and fixtures."""
     text = re.sub(r";.*", "", path.read_text(encoding="utf-8")).lower()
     language = re.search(r"\(:language\s([^()]*)\)", text)
     if language is None:
         raise InvalidInputError(f"Expected one :language entry in the task file {path}, got none.")
     declared = " ".join(re.findall(r"\(:(?:objects|fixtures)\s([^()]*)\)", text))
     return " ".join(language[1].split()), frozenset(re.findall(r"\s-\s+(\S+)", declared))
+
+
+def _spell(name: str) -> str:
+    """Return the sentence that a task's name spells, without its scene."""
+    return re.sub(r"^[A-Z_]+SCENE\d*_", "", name).replace("_", " ")
 
 
 def _normalise(instruction: str) -> str:
