@@ -170,7 +170,7 @@ def test_tests_are_flat_and_have_no_package_or_root_conftest():
 
 
 def test_installed_version_is_the_packages():
-    assert importlib.metadata.version("roep-gym") == roep_gym.__version__
+    assert importlib.metadata.version("roep-gym") == roep_gym.__version__ == _setup()["metadata"]["version"]
 
 
 def test_the_command_resolves():

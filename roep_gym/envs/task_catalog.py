@@ -227,9 +227,7 @@ def _scan_suite(suite: str) -> _SuiteScan:
             f"{paths.assets}/**/{category}.xml (model)" for category in categories - available.keys()
         )
         paper_id = PAPER_TASKS.get((suite, name), "")
-        found.append(
-            Task(suite, name, index, instruction, language, paper_id, bddl_file, states_file, count)
-        )
+        found.append(Task(suite, name, index, instruction, language, paper_id, bddl_file, states_file, count))
     return _SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
 
 
