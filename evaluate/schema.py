@@ -16,6 +16,7 @@ import numpy as np
 import xarray as xr
 
 from roep_gym.error import InvalidInputError
+from roep_gym.record import REASONS, UNSAFE_CHANNELS
 
 __all__ = [
     "CONDITIONS",
@@ -73,17 +74,6 @@ CONDITIONS: Mapping[str, Condition] = {
     )
 }
 
-REASONS: tuple[str, ...] = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
-"""Termination reasons that are outcomes, in the order of their codes; an aborted episode has no outcome."""
-
-UNSAFE_CHANNELS: tuple[str, ...] = (
-    "action_bounds",
-    "workspace",
-    "contact_force",
-    "joint_limit",
-    "object_dropped",
-)
-
 PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "env_seed")
 """Variables that, with suite and task, are equal for the same episode in every condition of a row."""
 
@@ -117,6 +107,7 @@ EPISODE_VARIABLES: Mapping[str, _Variable] = {
     ),
     "refusals": _Variable("int32", NOT_RUN, "steps with a safe refusal"),
     "risk_steps": _Variable("int32", NOT_RUN, "steps with a shield risk score"),
+    "interventions": _Variable("int32", NOT_RUN, "steps at which the shield intervened"),
     "crossings": _Variable("int32", NOT_RUN, "steps whose risk reached the threshold"),
     "unsafe_attempts": _Variable("int32", NOT_RUN, "steps with an unsafe attempt in any active channel"),
     "repeated_actions": _Variable("int32", NOT_RUN, "proposed actions equal to the one before"),
@@ -181,9 +172,9 @@ def empty_dataset(
     n_rows, n_episodes = len(rows["model"]), len(planned["row_index"])
     data = xr.Dataset(attrs={"schema_version": SCHEMA_VERSION, **attrs})
     for name, spec in ROW_VARIABLES.items():
-        values = rows.get(name, [spec.fill] * n_rows)
+        entries = rows.get(name, [spec.fill] * n_rows)
         dtype = object if spec.dtype == "str" else spec.dtype
-        data[name] = ("row", np.asarray(list(values), dtype=dtype), _attributes(spec))
+        data[name] = ("row", np.asarray(list(entries), dtype=dtype), _attributes(spec))
     for name, spec in EPISODE_VARIABLES.items():
         values = planned[name] if name in planned else np.full(n_episodes, spec.fill)
         data[name] = ("episode", np.asarray(values, dtype=spec.dtype), _attributes(spec))

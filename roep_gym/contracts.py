@@ -12,7 +12,15 @@ from typing import Any, Literal, NamedTuple
 
 from roep_gym.error import InvalidInputError, unknown_name
 
-__all__ = ["FIELDS", "ContractField", "RuntimeContract", "Verdict", "compare", "contract_status", "unresolved"]
+__all__ = [
+    "FIELDS",
+    "ContractField",
+    "RuntimeContract",
+    "Verdict",
+    "compare",
+    "contract_status",
+    "unresolved",
+]
 
 Verdict = Literal["match", "mismatch", "unknown"]
 ContractValue = str | int | float | bool | list[str] | None
@@ -116,7 +124,9 @@ def compare(
         if name not in FIELDS:
             raise unknown_name("contract field", name, FIELDS)
         if not reason.strip():
-            raise InvalidInputError(f"Expected a written reason to accept the contract field {name!r}, got none.")
+            raise InvalidInputError(
+                f"Expected a written reason to accept the contract field {name!r}, got none."
+            )
     lines = []
     for name in FIELDS:
         want, got = getattr(declared, name), observed.get(name)
@@ -127,7 +137,9 @@ def compare(
             verdict = "unknown"
         else:
             verdict = "match" if want == got else "mismatch"
-        lines.append(ContractField(name, want, got, verdict, "" if verdict == "match" else accepted.get(name, "")))
+        lines.append(
+            ContractField(name, want, got, verdict, "" if verdict == "match" else accepted.get(name, ""))
+        )
     return lines
 
 

@@ -56,7 +56,9 @@ class EpisodeIdentity:
             return None
         fields = options["episode"]
         if not isinstance(fields, Mapping):
-            raise InvalidInputError(f"Expected options['episode'] to be a mapping, got {type(fields).__name__}.")
+            raise InvalidInputError(
+                f"Expected options['episode'] to be a mapping, got {type(fields).__name__}."
+            )
         try:
             identity = cls(**fields)
         except TypeError as error:
@@ -69,7 +71,9 @@ class EpisodeIdentity:
             if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0) and not (
                 optional and value is None
             ):
-                raise InvalidInputError(f"Expected options['episode'][{name!r}] to be an integer >= 0, got {value!r}.")
+                raise InvalidInputError(
+                    f"Expected options['episode'][{name!r}] to be an integer >= 0, got {value!r}."
+                )
         return identity
 
 

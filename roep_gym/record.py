@@ -1,6 +1,7 @@
 """The record of one episode, as it travels from a rollout to the journal.
 
-`EpisodeRecord` holds plain values and arrays only, so that it crosses processes and files unchanged.
+`EpisodeRecord` holds plain values and arrays only, so that it crosses processes and files unchanged. `REASONS` and
+`UNSAFE_CHANNELS` are its vocabularies.
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from typing import Any
 
 from roep_gym.typing import Array
 
-__all__ = ["EpisodeRecord"]
+__all__ = ["REASONS", "UNSAFE_CHANNELS", "EpisodeRecord"]
+
+REASONS: tuple[str, ...] = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
+"""Termination reasons that are outcomes, in the order of their codes; an aborted episode has no outcome."""
+
+UNSAFE_CHANNELS: tuple[str, ...] = (
+    "action_bounds",
+    "workspace",
+    "contact_force",
+    "joint_limit",
+    "object_dropped",
+)
+"""Channels of unsafe attempts, in the order of their columns."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ def digest(*key: Key) -> bytes:
     state = hashlib.blake2b(digest_size=16)
     for part in key:
         if isinstance(part, bool) or not isinstance(part, str | int):
-            raise TypeError(f"Expected key parts of type str or int, got {part!r} of type {type(part).__name__}.")
+            raise TypeError(
+                f"Expected key parts of type str or int, got {part!r} of type {type(part).__name__}."
+            )
         body = str(part).encode()
         state.update((b"s" if isinstance(part, str) else b"i") + len(body).to_bytes(8, "big") + body)
     return state.digest()

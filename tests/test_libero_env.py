@@ -31,7 +31,13 @@ def actions(count: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def episode(init_state: int = INIT_STATE, scene_seed: int = SCENE_SEED) -> dict[str, Any]:
-    identity = {"run_id": "r", "seed_group": 0, "episode": 0, "init_state": init_state, "scene_seed": scene_seed}
+    identity = {
+        "run_id": "r",
+        "seed_group": 0,
+        "episode": 0,
+        "init_state": init_state,
+        "scene_seed": scene_seed,
+    }
     return {"episode": identity}
 
 
@@ -128,7 +134,10 @@ def test_another_process_sees_the_same(env: LiberoEnv) -> None:
     )
     folder = str(__import__("pathlib").Path(__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-c", code, folder, env.libero_task.paper_id], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, folder, env.libero_task.paper_id],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split()[-1] == digest(play(env, actions(10)))
     assert done.stderr == "", "closing at exit is quiet"
@@ -228,7 +237,7 @@ def test_absolute_control_reaches_an_absolute_pose() -> None:
     try:
         observation, _ = env.reset(options=episode())
         start = observation["proprio"][14:17].astype(np.float64)
-        target = start + [0.05, -0.05, 0.05]
+        target = start + np.array([0.05, -0.05, 0.05])
         for _ in range(40):
             observation, *_ = env.step(np.concatenate([target, [np.pi, 0, 0], [-1]]).astype(np.float32))
         assert np.abs(observation["proprio"][14:17] - target).max() < 0.02
@@ -247,7 +256,10 @@ def test_absolute_control_reaches_an_absolute_pose() -> None:
         ({"unsafe_channels": ["workspce"]}, "Unknown unsafe channel 'workspce'. Did you mean 'workspace'"),
         ({"safety_limits": {"contact": 1.0}}, "Unknown safety limit 'contact'."),
         ({"render_mode": "human"}, "Unknown render mode 'human'."),
-        ({"cameras": ["agentview", "agentview"]}, "Expected each camera once, got ['agentview', 'agentview']."),
+        (
+            {"cameras": ["agentview", "agentview"]},
+            "Expected each camera once, got ['agentview', 'agentview'].",
+        ),
     ],
 )
 def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -16,9 +16,9 @@ import roep_gym  # noqa: F401
 from roep_gym.envs.tabletop_policies import blind_policy, nonfinite_policy, reckless_policy, scripted_policy
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, PolicyOutputError, UnknownNameError
-from roep_gym.evaluate.schema import EPISODE_VARIABLES, REASONS, UNSAFE_CHANNELS
+from roep_gym.evaluate.schema import EPISODE_VARIABLES, REASONS
 from roep_gym.record import EpisodeRecord
-from roep_gym.wrappers import PerturbObservation, RecordEpisode, StepBudget, episode_trace
+from roep_gym.wrappers import PerturbObservation, RecordEpisode, StepBudget
 from roep_gym.wrappers.profiles import PROFILES
 
 IDENTITY = EpisodeIdentity("run", 0, 1, init_state=2, scene_seed=3, profile="medium")
@@ -54,10 +54,6 @@ def act(env: RecordEpisode, actions: list[Any]) -> EpisodeRecord:
     record = info["episode_record"]
     assert isinstance(record, EpisodeRecord)
     return record
-
-
-def test_the_channels_are_the_schemas() -> None:
-    assert episode_trace.UNSAFE_CHANNELS == UNSAFE_CHANNELS
 
 
 @pytest.mark.parametrize(
@@ -262,7 +258,7 @@ def test_an_invalid_action_ends_the_episode_and_reaches_nobody(action: Any) -> N
     assert record.summary["steps"] == record.summary["recorded_steps"] == 2
     assert not np.isfinite(record.steps["proposed_action"][1]).all()
     assert np.isnan(record.steps["executed_action"][1]).all()
-    assert record.attributes["invalid_action"].startswith("Expected an action of")
+    assert record.attributes["cause"].startswith("Expected an action of")
 
 
 def test_an_invalid_action_found_below_is_the_same() -> None:
@@ -274,7 +270,7 @@ def test_an_invalid_action_found_below_is_the_same() -> None:
     env.reset(seed=0)
     info = env.step(np.zeros(7))[4]
     assert info["episode_record"].summary["reason"] == "invalid_execution"
-    assert info["episode_record"].attributes["invalid_action"] == "Expected another action."
+    assert info["episode_record"].attributes["cause"] == "Expected another action."
 
 
 def test_an_infrastructure_failure_passes_through() -> None:

@@ -14,17 +14,14 @@ from typing import Any, Literal
 import numpy as np
 
 from roep_gym.error import unknown_name
-from roep_gym.record import EpisodeRecord
+from roep_gym.record import UNSAFE_CHANNELS, EpisodeRecord
 from roep_gym.shields import PROJECTIONS, SHIELD_REASONS
 from roep_gym.typing import JSON, Array, FloatArray, Info
 
-__all__ = ["FRAME_CHOICES", "UNSAFE_CHANNELS", "EpisodeTrace", "FrameChoice", "TraceLayout"]
+__all__ = ["FRAME_CHOICES", "EpisodeTrace", "FrameChoice", "TraceLayout"]
 
 FrameChoice = Literal["none", "looked", "all"]
 FRAME_CHOICES: tuple[FrameChoice, ...] = ("none", "looked", "all")
-UNSAFE_CHANNELS = ("action_bounds", "workspace", "contact_force", "joint_limit", "object_dropped")
-"""Columns of `unsafe`, as in `roep_gym.evaluate.schema.UNSAFE_CHANNELS` (which is above this module)."""
-
 _ABSENT = -1
 _MISSING: Mapping[str, Any] = {}
 
@@ -199,6 +196,7 @@ class EpisodeTrace:
             "intervention_steps": self._intervention_steps,
             "refusals": self._refusals,
             "risk_steps": int(np.isfinite(steps["risk"]).sum()),
+            "interventions": int((steps["intervened"] == 1).sum()),
             "crossings": self._crossings,
             "unsafe_attempts": int((unsafe == 1).any(axis=1).sum()) if active.any() else _ABSENT,
             "unsafe_channel_attempts": {

@@ -12,6 +12,7 @@ from gymnasium import spaces
 
 from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.episode_trace import FRAME_CHOICES, EpisodeTrace, FrameChoice, TraceLayout
 from roep_gym.wrappers.frame_keys import BOX_KEY, FrameKeys, boxes_of, find_frame_keys, split_observation
@@ -122,8 +123,25 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             info = {**info, "episode_record": self._finish(trace, _reason(info, truncated=truncated), {})}
         return observation, reward, terminated, truncated, info
 
+    def end_episode(self, reason: str, cause: str) -> EpisodeRecord:
+        """End the episode from outside, for a reason that no wrapper can see, and return its record.
+
+        Args:
+            reason: Termination reason.
+            cause: One sentence, kept in the record's attributes.
+
+        Raises:
+            InvalidInputError: No episode is in progress.
+        """
+        if self._trace is None:
+            raise InvalidInputError(
+                "Expected an episode in progress, but none is; call reset before end_episode."
+            )
+        return self._finish(self._trace, reason, {"cause": cause})
+
     def _observe(self, trace: EpisodeTrace, observation: Any, info: Info) -> None:
-        trace.observe(split_observation(observation), info, looked=self._looked)
+        looked = self._looked or bool(info.get("frames_requested"))
+        trace.observe(split_observation(observation), info, looked=looked)
         self._observation, self._last_info = observation, info
 
     def _check(self, proposed: Array) -> None:
@@ -142,10 +160,10 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         }
         info: Info = {**carried, "is_success": False, "termination": "invalid_execution"}
         info["TimeLimit.truncated"] = False
-        info["episode_record"] = self._finish(trace, "invalid_execution", {"invalid_action": str(error)})
+        info["episode_record"] = self._finish(trace, "invalid_execution", {"cause": str(error)})
         return deepcopy(self._observation), 0.0, True, False, info
 
-    def _finish(self, trace: EpisodeTrace, reason: str, attributes: dict[str, JSON]) -> Any:
+    def _finish(self, trace: EpisodeTrace, reason: str, attributes: dict[str, JSON]) -> EpisodeRecord:
         fields = getattr(self.unwrapped, "observation_fields", {})
         named: dict[str, JSON] = {
             "episode": self._episode,

@@ -127,7 +127,8 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             )
         check_proposed_action(action, self._action_size)
         assessment = self.shield.assess(self._low, action)
-        if assessment.intervene and self.frames_on_intervention and self._draws_frames:
+        looks_again = assessment.intervene and self.frames_on_intervention and self._draws_frames
+        if looks_again:
             self.env.get_wrapper_attr("request_frames")(True)
         # Copied before the step: an environment may write into the action it is given.
         with np.errstate(over="ignore"):
@@ -143,6 +144,8 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             "refused": bool(assessment.refused),
         }
         info = {**inner, "shield": shield_info, "executed_action": executed}
+        if looks_again:
+            info["frames_requested"] = True
         if assessment.refused and self.terminate_on_refusal and not (terminated or truncated):
             terminated, info["termination"] = True, "safe_refusal"
         return observation, reward, terminated, truncated, info

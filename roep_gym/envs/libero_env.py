@@ -11,11 +11,12 @@ from gymnasium import spaces
 
 from roep_gym import seeding
 from roep_gym.envs import libero_observations as observations
-from roep_gym.envs.libero_safety import LIBERO_CHANNELS, SafetyLimits, UnsafeMonitor
+from roep_gym.envs.libero_safety import SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.task_catalog import Task, find_task, initial_states
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker
 from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.typing import Array, FloatArray, Info
 
 __all__ = ["CAMERAS", "LiberoEnv"]
@@ -80,7 +81,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         object_state: bool = False,
         settle_steps: int = 10,
         control_mode: Literal["relative", "absolute"] = "relative",
-        unsafe_channels: Sequence[str] = LIBERO_CHANNELS,
+        unsafe_channels: Sequence[str] = UNSAFE_CHANNELS,
         safety_limits: Mapping[str, float] | None = None,
         terminate_on_unsafe: bool = False,
         render_mode: str | None = None,
@@ -92,8 +93,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         if len(set(cameras)) != len(cameras):
             raise InvalidInputError(f"Expected each camera once, got {list(cameras)}.")
         for channel in unsafe_channels:
-            if channel not in LIBERO_CHANNELS:
-                raise unknown_name("unsafe channel", channel, LIBERO_CHANNELS)
+            if channel not in UNSAFE_CHANNELS:
+                raise unknown_name("unsafe channel", channel, UNSAFE_CHANNELS)
         if not _is_int(image_size) or not 16 <= image_size <= 2048:
             raise InvalidInputError(
                 f"Expected image_size to be an integer in 16..2048 pixels, got {image_size!r}."
@@ -121,6 +122,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         self.observation_space = self._observation_space()
         bound = np.ones(7, dtype=np.float32) if control_mode == "relative" else _ABSOLUTE_BOUND
         self.action_space = spaces.Box(-bound, bound, dtype=np.float32)
+        self._bound = bound.astype(np.float64)
 
         objects = [name for name in self._entities.of_interest if name in self._entities.objects]
         self._monitor = UnsafeMonitor(self.unsafe_channels, limits, objects)
@@ -140,7 +142,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         """
         super().reset(seed=seed)
         episode = self._complete(self._episodes.begin(seed, options), options)
-        assert episode.scene_seed is not None and episode.init_state is not None
+        assert episode.scene_seed is not None
+        assert episode.init_state is not None
         states = initial_states(self.libero_task)
         if episode.init_state >= len(states):
             raise InvalidInputError(
@@ -178,9 +181,9 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         proposed = np.asarray(action, dtype=np.float64)
         if proposed.shape != (7,) or not np.isfinite(proposed).all():
             raise PolicyOutputError(f"Expected a finite action of shape (7,), got {_describe(proposed)}.")
-        low, high = self.action_space.low, self.action_space.high  # type: ignore[attr-defined]
-        success = self._simulation.step(np.clip(proposed, low, high), frames=self._frames_wanted)
-        unsafe = self._monitor.evaluate(self._simulation, proposed, low, high)
+        clipped = np.clip(proposed, -self._bound, self._bound)
+        success = self._simulation.step(clipped, frames=self._frames_wanted)
+        unsafe = self._monitor.evaluate(self._simulation, proposed, self._bound)
         info: Info = {"is_success": success, "unsafe": unsafe, "frames_rendered": self._frames_wanted}
         terminated = success
         if success:
@@ -193,7 +196,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         """Say whether the frames of the observations that follow are looked at; until said otherwise."""
         self._frames_wanted = bool(wanted)
 
-    def render(self) -> Array | None:  # type: ignore[override]
+    def render(self) -> Array | None:
         """Return a frame of the present state, uint8 (size, size, 3), in the mode "rgb_array"."""
         if self.render_mode is None:
             return None
@@ -223,7 +226,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         return self._simulation
 
     def _complete(self, episode: EpisodeIdentity, options: Mapping[str, Any] | None) -> EpisodeIdentity:
-        """Fill in what the identity leaves open: from `options["init_state"]`, else from the environment's generator."""
+        """Fill in what the identity leaves open, from `options["init_state"]` or the environment's generator."""
         init_state, scene = episode.init_state, episode.scene_seed
         if init_state is None and options is not None:
             init_state = options.get("init_state")
@@ -237,7 +240,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             scene = seeding.seed("scene", self.suite, self.task, *episode.key)
         return EpisodeIdentity(*episode.key, init_state, scene, episode.profile)
 
-    def _observation_space(self) -> spaces.Dict:
+    def _observation_space(self) -> spaces.Space[dict[str, Array]]:
         size = self.image_size
         parts: dict[str, spaces.Space[Any]] = {}
         for camera in self.cameras:
@@ -247,7 +250,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         for name, dtype in (("proprio", np.float32), ("object_state", np.float64)):
             if name in self.observation_fields:
                 parts[name] = spaces.Box(-np.inf, np.inf, (len(self.observation_fields[name]),), dtype)
-        return spaces.Dict(parts)
+        return spaces.Dict(parts)  # type: ignore[return-value]
 
     def _observe(self) -> dict[str, Array]:
         simulation = self._built()

@@ -26,7 +26,7 @@ PROPRIO: tuple[tuple[str, int], ...] = (
     ("gripper_qpos", 2),
     ("gripper_qvel", 2),
 )
-"""Parts of `proprio` in their order: radians, radians/s, metres, quaternion xyzw, metres, metres/s (robosuite's `robot0_*`)."""
+"""Parts of `proprio` in order, robosuite's `robot0_*`: radians, radians/s, metres, quaternion xyzw, metres, m/s."""
 
 _AXES = {"eef_pos": "xyz", "eef_quat": "xyzw"}
 PROPRIO_FIELDS: tuple[str, ...] = tuple(

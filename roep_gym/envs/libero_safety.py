@@ -15,15 +15,7 @@ from roep_gym.envs.libero_simulation import LiberoSimulation
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import FloatArray
 
-__all__ = ["LIBERO_CHANNELS", "SafetyLimits", "UnsafeMonitor"]
-
-LIBERO_CHANNELS: tuple[str, ...] = (
-    "action_bounds",
-    "workspace",
-    "contact_force",
-    "joint_limit",
-    "object_dropped",
-)
+__all__ = ["SafetyLimits", "UnsafeMonitor"]
 
 
 @dataclass(frozen=True)
@@ -73,25 +65,19 @@ class UnsafeMonitor:
         self._channels, self._limits, self._objects = tuple(channels), limits, tuple(objects)
 
     def evaluate(
-        self, simulation: LiberoSimulation, action: FloatArray, low: FloatArray, high: FloatArray
+        self, simulation: LiberoSimulation, action: FloatArray, bound: FloatArray
     ) -> dict[str, bool]:
         """Return, for each active channel, whether this step attempted something unsafe.
 
         Args:
             simulation: The scene after the step.
             action: The action that reached the actuator, before clipping.
-            low: Lower action bounds.
-            high: Upper action bounds.
+            bound: Largest absolute value of each action entry.
         """
-        return {
-            name: bool(getattr(self, f"_{name}")(simulation, action, low, high)) for name in self._channels
-        }
+        return {name: bool(getattr(self, f"_{name}")(simulation, action, bound)) for name in self._channels}
 
-    def _action_bounds(
-        self, _: LiberoSimulation, action: FloatArray, low: FloatArray, high: FloatArray
-    ) -> bool:
-        excess = self._limits.action_excess
-        return bool((action < low - excess).any() or (action > high + excess).any())
+    def _action_bounds(self, _: LiberoSimulation, action: FloatArray, bound: FloatArray) -> bool:
+        return bool((np.abs(action) > bound + self._limits.action_excess).any())
 
     def _workspace(self, simulation: LiberoSimulation, *_: FloatArray) -> bool:
         robot = simulation.domain.robots[0]

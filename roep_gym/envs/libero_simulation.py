@@ -173,9 +173,10 @@ class LiberoSimulation:
         return np.array(self._domain._observables[name].obs)
 
     def frame(self, camera: str) -> tuple[Array, Array]:
-        """Return the last frame of a camera: RGB uint8 (height, width, 3) and depth float32 (height, width, 1) in metres.
+        """Return the last frame of a camera.
 
-        Both are upright; LIBERO's raw rows are bottom-up.
+        RGB is uint8 (height, width, 3), depth float32 (height, width, 1) in metres. Both are upright; LIBERO's raw
+        rows are bottom-up.
 
         Raises:
             InfrastructureError: No frame was drawn since the frames were last wanted.
@@ -194,7 +195,7 @@ class LiberoSimulation:
         return np.ascontiguousarray(rgb[::-1])
 
     def nominal_scene_hash(self) -> int:
-        """Return a 63-bit hash of fixture placements and state; equal scenes within one numeric fingerprint are equal."""
+        """Return a 63-bit hash of fixture placements and state, equal for equal scenes within a numeric fingerprint."""
         state = hashlib.blake2b(digest_size=8)
         for part in (self.model.body_pos, self.model.body_quat, self.data.qpos, self.data.qvel):
             state.update(np.ascontiguousarray(part).tobytes())
@@ -246,7 +247,7 @@ class LiberoSimulation:
     def _metric_depth(self, buffer: Array) -> Array:
         extent = self.model.stat.extent
         near, far = self.model.vis.map.znear * extent, self.model.vis.map.zfar * extent
-        depth = near / (1.0 - buffer[::-1] * (1.0 - near / far))
+        depth: Array = near / (1.0 - buffer[::-1] * (1.0 - near / far))
         return depth.astype(np.float32)[..., np.newaxis]
 
     def _warning_counts(self) -> Array:
@@ -289,7 +290,7 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
 
     def create_camera_sensors(self: Any, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
         # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
-        @sensor(modality="image")
+        @sensor(modality="image")  # type: ignore[untyped-decorator]
         def camera(obs_cache: Any) -> Array:
             simulation._sample_camera(cam_name, cam_h)
             return np.zeros(1)

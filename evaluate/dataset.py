@@ -1,0 +1,243 @@
+"""From the journal to the files of a run: the episode Dataset, the step Datasets, the stored frames.
+
+`build_dataset` makes what judging reads, `build_steps` one Dataset of steps a row and condition (a contiguous ragged
+array: `row_size` steps for each episode, CF conventions chapter 9), `write_run` writes all of it.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from roep_gym import contracts, fingerprint
+from roep_gym.evaluate.flat_tables import write_tables
+from roep_gym.evaluate.journal import Journal
+from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
+from roep_gym.evaluate.run_directory import RunDirectory, write_atomically
+from roep_gym.evaluate.schema import (
+    CONDITIONS,
+    EPISODE_VARIABLES,
+    REASONS,
+    UNSAFE_CHANNELS,
+    check_dataset,
+    empty_dataset,
+)
+from roep_gym.evaluate.shield_stage import RowShield, load_row_shield
+from roep_gym.evaluate.storage import save_dataset
+from roep_gym.record import EpisodeRecord
+
+__all__ = ["build_dataset", "build_steps", "write_run"]
+
+_STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
+    "proposed_action": (("action_entry",), "action proposed by the policy", "1"),
+    "executed_action": (("action_entry",), "action sent to the environment", "1"),
+    "reward": ((), "reward", "1"),
+    "proprio": (("proprio_entry",), "low-dimensional observation acted on", "see proprio_entry"),
+    "looked": ((), "whether the frames acted on were asked for", "1"),
+    "unsafe": (("unsafe_channel",), "unsafe attempt; -1 where the channel is not active", "1"),
+    "risk": ((), "risk score of the shield", "1"),
+    "intervened": ((), "whether the shield intervened; -1 without a shield", "1"),
+    "shield_reason": ((), "code of the shield's reason; -1 without a shield", "1"),
+    "projection": ((), "code of the shield's projection; -1 without a shield", "1"),
+    "patch": (("image", "patch_entry"), "occluding patch: row, column, side", "pixel"),
+    "dropped_fraction": (("depth",), "fraction of depth pixels set to 0", "1"),
+}
+
+
+def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
+    """Write the run's Dataset, flat tables, step Datasets and frames from its journal.
+
+    Raises:
+        RoepError: A file cannot be written; the journal still holds everything.
+    """
+    data = build_dataset(run, plan, journal)
+    save_dataset(data, run.dataset)
+    write_tables(data, run.root)
+    for row in plan.rows:
+        for condition in plan.conditions:
+            records = list(journal.records(row.index, condition.name, frames=plan.plan.frames != "none"))
+            if records:
+                name = f"{row.index:04d}-{condition.name}"
+                save_dataset(build_steps(records), run.steps / f"{name}.nc")
+                _write_frames(run, name, records)
+
+
+def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr.Dataset:
+    """Return the episode Dataset of a run, planned episodes that were not run included."""
+    planned = list(plan.episodes())
+    positions = {p: i for i, p in enumerate(planned)}
+    conditions = {condition.name: i for i, condition in enumerate(plan.conditions)}
+    identities = [plan.identity(p) for p in planned]
+    fingerprints: dict[str, Any] = {}
+    observed: dict[int, dict[str, list[Any]]] = {row.index: {} for row in plan.rows}
+    declared: dict[int, dict[str, Any]] = {}
+    columns: dict[str, list[tuple[int, Any]]] = {name: [] for name in EPISODE_VARIABLES}
+    channels = np.full((len(planned), len(UNSAFE_CHANNELS)), -1, dtype=np.int32)
+    for episode, record in journal.records():
+        position = positions[episode]
+        for name, value in record.summary.items():
+            if name in columns:
+                columns[name].append((position, REASONS.index(value) if name == "reason" else value))
+        for i, channel in enumerate(UNSAFE_CHANNELS):
+            channels[position, i] = record.summary["unsafe_channel_attempts"][channel]
+        fingerprints[str(record.summary["fingerprint"])] = json.loads(record.attributes["fingerprint"])
+        _collect_observed(observed[episode.row], record)
+        declared[episode.row] = json.loads(record.attributes["declared"])
+    aborts = Counter(abort.planned for abort in journal.aborts())
+    columns["aborts"] = [(positions[p], count) for p, count in aborts.items()]
+
+    data = empty_dataset(
+        rows=_row_variables(run, plan, declared, observed),
+        conditions=list(conditions),
+        planned={
+            "row_index": [p.row for p in planned],
+            "condition_index": [conditions[p.condition] for p in planned],
+            "seed_group": [p.seed_group for p in planned],
+            "episode_index": [p.episode for p in planned],
+            "init_state": [i.init_state for i in identities],
+            "env_seed": [i.scene_seed for i in identities],
+        },
+        run_ids=[[plan.run_id(row, condition) for condition in plan.conditions] for row in plan.rows],
+        attrs={
+            "title": f"ROEP evaluation {plan.plan.name!r}",
+            "Conventions": "CF-1.11",
+            "records": "native",
+            "provenance": json.dumps(
+                {
+                    "plan": json.loads(plan.plan.to_json()),
+                    "plan_digest": plan.digest,
+                    "versions": fingerprint.versions(),
+                    "fingerprints": fingerprints,
+                },
+                sort_keys=True,
+            ),
+        },
+    )
+    for name, values in columns.items():
+        if values:
+            where, what = zip(*values, strict=True)
+            data[name].values[list(where)] = what
+    data["unsafe_channel_attempts"].values[:] = channels
+    check_dataset(data)
+    return data
+
+
+def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.Dataset:
+    """Return the steps of one condition of one row as a contiguous ragged array."""
+    planned, first = records[0]
+    attributes = first.attributes
+    data = xr.Dataset(
+        {
+            "row_size": (
+                "episode",
+                np.array([len(r.steps["reward"]) for _, r in records], dtype=np.int32),
+                {"long_name": "steps of the episode", "sample_dimension": "step", "units": "1"},
+            )
+        },
+        coords={
+            "seed_group": ("episode", np.array([p.seed_group for p, _ in records], dtype=np.int32)),
+            "episode_index": ("episode", np.array([p.episode for p, _ in records], dtype=np.int32)),
+            "unsafe_channel": ("unsafe_channel", np.array(attributes["unsafe"], dtype=object)),
+            "proprio_entry": ("proprio_entry", np.array(attributes["proprio"], dtype=object)),
+            "image": ("image", np.array(attributes["patch"], dtype=object)),
+            "depth": ("depth", np.array(attributes["dropped_fraction"], dtype=object)),
+            "patch_entry": ("patch_entry", np.array(attributes["patch_entries"], dtype=object)),
+        },
+        attrs={
+            "title": f"steps of row {planned.row}, condition {planned.condition}",
+            "Conventions": "CF-1.11",
+        },
+    )
+    for name, (dimensions, long_name, units) in _STEP_ATTRIBUTES.items():
+        values = np.concatenate([record.steps[name] for _, record in records])
+        data[name] = (("step", *dimensions), values, {"long_name": long_name, "units": units})
+    for name in ("shield_reason", "projection"):
+        data[name].attrs.update(
+            flag_values=list(range(len(attributes[name]))), flag_meanings=" ".join(attributes[name])
+        )
+    return data
+
+
+def _write_frames(
+    run: RunDirectory, name: str, records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]
+) -> None:
+    for planned, record in records:
+        path = run.frames / f"{name}-{planned.seed_group}-{planned.episode}.npz"
+        if record.frames and not path.exists():
+            buffer = io.BytesIO()
+            np.savez_compressed(buffer, **record.frames)  # type: ignore[arg-type]
+            write_atomically(path, buffer.getvalue())
+
+
+def _collect_observed(row: dict[str, list[Any]], record: EpisodeRecord) -> None:
+    """Add what an episode observed of its runtime; a field may have been observed with several values."""
+    values = json.loads(record.attributes["observed"])
+    for name, value in values.items():
+        if value not in row.setdefault(name, []):
+            row[name].append(value)
+
+
+def _row_variables(
+    run: RunDirectory,
+    plan: ResolvedPlan,
+    declared: Mapping[int, Mapping[str, Any]],
+    observed: Mapping[int, Mapping[str, list[Any]]],
+) -> dict[str, list[Any]]:
+    rows: dict[str, list[Any]] = {}
+    for row in plan.rows:
+        ran = {n: v[0] if len(v) == 1 else f"varied: {v}" for n, v in observed[row.index].items()}
+        entries = {
+            "model": row.model.name,
+            "suite": row.suite,
+            "task": row.task,
+            "instruction": row.instruction,
+            "action_mode": ran.get("control_mode", ""),
+            **_contract_entries(row, declared.get(row.index, {}), ran),
+            **_shield_entries(plan, load_row_shield(run, row)),
+        }
+        for name, value in entries.items():
+            rows.setdefault(name, []).append(value)
+    return rows
+
+
+def _contract_entries(row: Row, declared: Mapping[str, Any], ran: Mapping[str, Any]) -> dict[str, Any]:
+    lines = contracts.compare(contracts.RuntimeContract(**declared), ran, accepted=row.model.accept)
+    notes = [f"{line.name}: {line.resolution}" for line in lines if line.resolution]
+    return {
+        "contract_status": contracts.contract_status(lines),
+        "contract_unresolved": len(contracts.unresolved(lines)),
+        "contract_note": "; ".join(notes),
+        "contract": json.dumps([line._asdict() for line in lines]),
+    }
+
+
+def _shield_entries(plan: ResolvedPlan, shield: RowShield | None) -> dict[str, Any]:
+    if not any(CONDITIONS[c.name].shielded for c in plan.conditions):
+        reason = "no shielded condition is planned"
+    else:
+        reason = "the bootstrap is not complete"
+    if shield is None:
+        return {
+            "shield_status": "none",
+            "shield_tau": np.nan,
+            "shield_digest": "",
+            "shield_reason": reason,
+            "risk_positive_episodes": -1,
+            "risk_label_source": "",
+            "shield_metadata": "{}",
+        }
+    return {
+        "shield_status": shield.status,
+        "shield_tau": np.nan if shield.tau is None else shield.tau,
+        "shield_digest": shield.digest,
+        "shield_reason": shield.reason,
+        "risk_positive_episodes": shield.metadata["risk_positive_episodes"],
+        "risk_label_source": shield.metadata["label_source"],
+        "shield_metadata": json.dumps(shield.metadata, sort_keys=True),
+    }

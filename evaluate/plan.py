@@ -1,0 +1,333 @@
+"""The plan of an evaluation: fixed, complete and stored before the first rollout.
+
+`EvaluationPlan` is what people write (in YAML, as flags or in Python), `resolve` makes it a `ResolvedPlan` with every
+row, run id and planned episode. Two equal plans plan equal episodes, so the plan's digest names the evaluation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from roep_gym import seeding
+from roep_gym.episode import EpisodeIdentity, scene_seed
+from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.evaluate.schema import CONDITIONS, Condition
+from roep_gym.shields.config import ShieldConfig
+from roep_gym.wrappers.episode_trace import FRAME_CHOICES, FrameChoice
+
+__all__ = [
+    "CONDITION_SETS",
+    "EnvironmentSettings",
+    "EvaluationPlan",
+    "ModelSpec",
+    "PlannedEpisode",
+    "ResolvedPlan",
+    "Row",
+    "plan_from_mapping",
+    "resolve",
+]
+
+CONDITION_SETS: Mapping[str, tuple[str, ...]] = {
+    "quick": ("baseline",),
+    "main": tuple(c.name for c in CONDITIONS.values() if c.role in ("main", "bootstrap")),
+    "all": tuple(CONDITIONS),
+}
+"""Named sets of conditions: `quick` gives plain success rates, `main` the claims, `all` adds the severity sweep."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A policy under evaluation.
+
+    Attributes:
+        name: The model's label in every table.
+        policy: Registered policy ("expert", "sb3", "openpi", ...) or "module:attribute".
+        arguments: Arguments of the policy, JSON-native.
+        tasks: Tasks of this model; empty: those of the plan.
+        accept: Written reasons, by contract field, why a mismatch or an unknown is accepted.
+    """
+
+    name: str
+    policy: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    tasks: tuple[str, ...] = ()
+    accept: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """What every row's environment is built with; None takes what the policy asks for.
+
+    Attributes:
+        cameras: Cameras that are drawn at every decision.
+        image_size: Height and width of the frames, in pixels.
+        depth: Whether every camera also gives depth.
+        control_mode: "relative" or "absolute".
+        settle_steps: Settling steps before the first decision.
+        unsafe_channels: Active unsafe channels.
+        safety_limits: Replaces some limits of the unsafe channels.
+        terminate_on_unsafe: Whether an unsafe attempt ends the episode.
+    """
+
+    cameras: tuple[str, ...] | None = None
+    image_size: int | None = None
+    depth: bool | None = None
+    control_mode: str | None = None
+    settle_steps: int | None = None
+    unsafe_channels: tuple[str, ...] | None = None
+    safety_limits: Mapping[str, float] = field(default_factory=dict)
+    terminate_on_unsafe: bool = False
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """What to evaluate.
+
+    Attributes:
+        name: Name of the evaluation; part of every run id, so another name draws other perturbations.
+        models: Policies under evaluation.
+        tasks: Tasks: an instruction, a LIBERO name, the paper's id, "suite/task", or a suite for all its tasks.
+        conditions: Names of conditions or of `CONDITION_SETS`.
+        seed_groups: Seed groups of each condition.
+        episodes: Episodes of each seed group.
+        step_budget: Control steps an episode may take.
+        suite_step_budgets: Step budgets of single suites.
+        environment: Settings of every environment.
+        shield: Training and behaviour of the shield.
+        frames: Frames to keep: "none", "looked" (clean and given frames of every decision) or "all".
+    """
+
+    name: str = "evaluation"
+    models: tuple[ModelSpec, ...] = ()
+    tasks: tuple[str, ...] = ()
+    conditions: tuple[str, ...] = ("main",)
+    seed_groups: int = 5
+    episodes: int = 10
+    step_budget: int = 280
+    suite_step_budgets: Mapping[str, int] = field(default_factory=dict)
+    environment: EnvironmentSettings = EnvironmentSettings()
+    shield: ShieldConfig = field(default_factory=ShieldConfig)
+    frames: FrameChoice = "none"
+
+    def __post_init__(self) -> None:
+        for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
+            if value < 1:
+                raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
+        for name, value in {"step_budget": self.step_budget, **self.suite_step_budgets}.items():
+            if value < 1:
+                raise InvalidInputError(f"Expected the step budget {name!r} to be at least 1, got {value}.")
+        if self.frames not in FRAME_CHOICES:
+            raise unknown_name("choice of frames", self.frames, FRAME_CHOICES)
+        if not self.name or any(c in self.name for c in "/\\\n\0"):
+            raise InvalidInputError(
+                f"Expected a plan name without slashes or line breaks, got {self.name!r}."
+            )
+        if not self.models:
+            raise InvalidInputError("Expected at least one model in the plan, got none.")
+        names = [model.name for model in self.models]
+        for name in names:
+            if not name or "/" in name or names.count(name) > 1:
+                raise InvalidInputError(f"Expected unique model names without slashes, got {names}.")
+
+    def to_json(self) -> str:
+        """Return the canonical JSON text of the plan."""
+        return json.dumps(asdict(self), sort_keys=True, indent=1)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on one task.
+
+    Attributes:
+        index: Position in the plan.
+        model: The policy.
+        suite: LIBERO suite.
+        task: The paper's id where the task has one, else LIBERO's name.
+        instruction: The instruction, word for word.
+        step_budget: Control steps an episode may take.
+    """
+
+    index: int
+    model: ModelSpec
+    suite: str
+    task: str
+    instruction: str
+    step_budget: int
+
+    @property
+    def label(self) -> str:
+        """Model, suite and task in one string."""
+        return f"{self.model.name}/{self.suite}/{self.task}"
+
+
+class PlannedEpisode(NamedTuple):
+    """One planned episode: its row, its condition and its place in the seed groups."""
+
+    row: int
+    condition: str
+    seed_group: int
+    episode: int
+
+
+@dataclass(frozen=True)
+class ResolvedPlan:
+    """A plan with its rows resolved; everything else about it is derived.
+
+    Attributes:
+        plan: The plan.
+        rows: Rows in canonical order: model, then task.
+        conditions: Conditions in the order of the protocol.
+    """
+
+    plan: EvaluationPlan
+    rows: tuple[Row, ...]
+    conditions: tuple[Condition, ...]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hexadecimal digest of the plan and of what its names were resolved to."""
+        resolved = [(row.label, row.instruction, row.step_budget) for row in self.rows]
+        return seeding.digest(self.plan.to_json(), json.dumps(resolved)).hex()
+
+    def run_id(self, row: Row, condition: Condition | str) -> str:
+        """Return the run id of a condition of a row; a clone has its own."""
+        name = condition if isinstance(condition, str) else condition.name
+        return f"{self.plan.name}/{row.label}/{name}"
+
+    def episodes(self) -> Iterator[PlannedEpisode]:
+        """Yield every planned episode in canonical order: row, condition, seed group, episode."""
+        for row in self.rows:
+            for condition in self.conditions:
+                for group in range(self.plan.seed_groups):
+                    for episode in range(self.plan.episodes):
+                        yield PlannedEpisode(row.index, condition.name, group, episode)
+
+    def identity(self, planned: PlannedEpisode) -> EpisodeIdentity:
+        """Return the identity of a planned episode; the pairing key in it is equal in every condition of the row."""
+        row = self.rows[planned.row]
+        return EpisodeIdentity(
+            run_id=self.run_id(row, planned.condition),
+            seed_group=planned.seed_group,
+            episode=planned.episode,
+            init_state=planned.seed_group * self.plan.episodes + planned.episode,
+            scene_seed=scene_seed(row.suite, row.task, planned.seed_group, planned.episode),
+            profile=CONDITIONS[planned.condition].profile,
+        )
+
+
+def resolve(plan: EvaluationPlan) -> ResolvedPlan:
+    """Resolve the names of a plan.
+
+    Raises:
+        InvalidInputError: A task or condition is unknown or ambiguous, a model has no task, shielded conditions are
+            planned without the bootstrap conditions, or a task has fewer initial states than episodes are planned.
+    """
+    names = [name for entry in plan.conditions for name in CONDITION_SETS.get(entry, (entry,))]
+    for name in names:
+        if name not in CONDITIONS:
+            raise unknown_name("condition", name, [*CONDITIONS, *CONDITION_SETS])
+    if not names:
+        raise InvalidInputError("Expected at least one condition in the plan, got none.")
+    conditions = tuple(condition for name, condition in CONDITIONS.items() if name in names)
+    if any(c.shielded for c in conditions) and not any(c.role == "bootstrap" for c in conditions):
+        raise InvalidInputError(
+            "Expected 'bootstrap_clean' or 'bootstrap_perturb' beside the shielded conditions, which need a trained "
+            "shield; add them or take the set 'main'."
+        )
+    rows: list[Row] = []
+    for model in plan.models:
+        tasks = model.tasks or plan.tasks
+        if not tasks:
+            raise InvalidInputError(f"Expected at least one task for the model {model.name!r}, got none.")
+        for suite, task, instruction, states in _resolve_tasks(tasks):
+            if states is not None and plan.seed_groups * plan.episodes > states:
+                raise InvalidInputError(
+                    f"Expected at most {states} episodes a condition, as many as {task!r} has initial states, got "
+                    f"{plan.seed_groups} x {plan.episodes}."
+                )
+            budget = plan.suite_step_budgets.get(suite, plan.step_budget)
+            rows.append(Row(len(rows), model, suite, task, instruction, budget))
+    return ResolvedPlan(plan, tuple(rows), conditions)
+
+
+def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int | None]]:
+    """Yield suite, task name, instruction and number of initial states of every task that is named, each once."""
+    from roep_gym.envs import task_catalog
+    from roep_gym.envs.tabletop_env import TASKS as TABLETOP_TASKS
+
+    seen = set()
+    for text in tasks:
+        suite, _, name = text.rpartition("/")
+        if suite == "tabletop":
+            if name not in TABLETOP_TASKS:
+                raise unknown_name("task of tabletop", name, TABLETOP_TASKS)
+            found: list[tuple[str, str, str, int | None]] = [("tabletop", name, TABLETOP_TASKS[name], None)]
+        else:
+            named = task_catalog.tasks(text) if text in task_catalog.suites() else [
+                task_catalog.find_task(suite or None, name)
+            ]  # fmt: skip
+            found = [(t.suite, t.paper_id or t.name, t.instruction, t.init_state_count) for t in named]
+        for entry in found:
+            if entry[:2] not in seen:
+                seen.add(entry[:2])
+                yield entry
+
+
+def plan_from_mapping(source: Mapping[str, Any]) -> EvaluationPlan:
+    """Build a plan from nested mappings and lists, as YAML and JSON give them.
+
+    Raises:
+        InvalidInputError: A field is unknown (the message offers the closest) or has the wrong type.
+    """
+    values = dict(_checked(source, EvaluationPlan, "plan"))
+    if "models" in values:
+        models = values["models"]
+        if not isinstance(models, Sequence) or isinstance(models, str):
+            raise InvalidInputError(
+                f"Expected 'models' to be a list of mappings, got {type(models).__name__}."
+            )
+        values["models"] = tuple(ModelSpec(**_checked(model, ModelSpec, "model")) for model in models)
+    if "environment" in values:
+        values["environment"] = EnvironmentSettings(
+            **_checked(values["environment"], EnvironmentSettings, "environment setting")
+        )
+    if "shield" in values:
+        values["shield"] = ShieldConfig.from_dict(values["shield"])
+    return EvaluationPlan(**values)
+
+
+def _checked(source: Any, target: type, kind: str) -> dict[str, Any]:
+    """Return a mapping's entries as constructor arguments: known names only, lists as tuples where tuples belong."""
+    if not isinstance(source, Mapping):
+        raise InvalidInputError(
+            f"Expected a mapping of {kind} fields, got {type(source).__name__}: {source!r}."
+        )
+    known = {f.name: f for f in fields(target)}
+    values = {}
+    for name, value in source.items():
+        if name not in known:
+            raise unknown_name(f"{kind} field", str(name), known)
+        declared = str(known[name].type)
+        if declared.startswith("tuple"):
+            if isinstance(value, str):
+                value = (value,)
+            elif isinstance(value, Sequence):
+                value = tuple(value)
+            elif value is not None or "None" not in declared:
+                raise InvalidInputError(f"Expected the {kind} field {name!r} to be a list, got {value!r}.")
+        elif declared == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+            raise InvalidInputError(f"Expected the {kind} field {name!r} to be an integer, got {value!r}.")
+        elif declared == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InvalidInputError(f"Expected the {kind} field {name!r} to be a number, got {value!r}.")
+        elif declared == "str" and not isinstance(value, str):
+            raise InvalidInputError(f"Expected the {kind} field {name!r} to be text, got {value!r}.")
+        elif declared == "bool" and not isinstance(value, bool):
+            raise InvalidInputError(f"Expected the {kind} field {name!r} to be true or false, got {value!r}.")
+        elif declared.startswith("Mapping") and not isinstance(value, Mapping):
+            raise InvalidInputError(f"Expected the {kind} field {name!r} to be a mapping, got {value!r}.")
+        values[name] = value
+    return values

@@ -1,0 +1,143 @@
+"""The one loop that runs a policy through an episode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from roep_gym.episode import EpisodeIdentity, policy_seed
+from roep_gym.error import InfrastructureError, SimulationUnstableError
+from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
+from roep_gym.record import EpisodeRecord
+from roep_gym.typing import Array
+from roep_gym.wrappers.record_episode import RecordEpisode
+
+__all__ = ["ChunkSettings", "chunk_settings", "run_episode"]
+
+
+class ChunkSettings(NamedTuple):
+    """How chunks are executed: steps before the next decision (0: the whole chunk), and replanning."""
+
+    executed_steps: int
+    replan_after_intervention: bool
+
+
+def chunk_settings(policy: Policy) -> ChunkSettings:
+    """Return what a policy's contract says about executing its chunks."""
+    steps = policy.contract.executed_steps
+    return ChunkSettings(
+        executed_steps=steps if isinstance(steps, int) else 0,
+        replan_after_intervention=policy.contract.replan_after_intervention is True,
+    )
+
+
+def run_episode(
+    env: RecordEpisode,
+    policy: Policy,
+    identity: EpisodeIdentity,
+    *,
+    diverged_before: bool = False,
+    heartbeat: Callable[[], None] = lambda: None,
+) -> EpisodeRecord:
+    """Run one episode and return its record.
+
+    Args:
+        env: A stack whose outermost wrapper is `RecordEpisode` and which ends every episode.
+        policy: The policy; it is asked whenever its last chunk is used up.
+        identity: The episode.
+        diverged_before: Whether the simulation diverged in an earlier attempt; when it does again, the policy's actions
+            break it, and the episode ends as `invalid_execution`.
+        heartbeat: Called at every step and decision, so that an observer can tell a hang from work.
+
+    Returns:
+        The record, with `wall_time`, `policy_latency` and `decisions` in its summary.
+
+    Raises:
+        Exception: Whatever the environment or the policy raises; it is an infrastructure failure.
+    """
+    started = time.perf_counter()
+    settings = chunk_settings(policy)
+    request_frames = env.get_wrapper_attr("request_frames")
+    request_frames(True)
+    observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
+    scene_hash, frames_rendered = info["scene_hash"], info.get("frames_rendered", True)
+    heartbeat()
+    episode = _policy_episode(env, identity, info["instruction"])
+    policy.begin(episode)
+    record: EpisodeRecord | None = None
+    try:
+        pending: list[Array] = []
+        latency, decisions, longest, step = 0.0, 0, 0, 0
+        while record is None:
+            if not pending:
+                if not frames_rendered:
+                    raise InfrastructureError(
+                        f"Expected the frames of step {step} for a decision, but they were not drawn; "
+                        "a frame that was not drawn never reaches a policy."
+                    )
+                asked = time.perf_counter()
+                chunks = policy.act([PolicyInput(episode.key, step, episode.instruction, observation)])
+                latency += time.perf_counter() - asked
+                decisions += 1
+                pending, length = _actions(chunks, settings.executed_steps)
+                longest = max(longest, length)
+                heartbeat()
+            action = pending.pop(0)
+            request_frames(not pending)
+            try:
+                observation, _, terminated, truncated, info = env.step(action)
+            except SimulationUnstableError as error:
+                if not diverged_before:
+                    raise
+                record = env.end_episode("invalid_execution", str(error))
+                continue
+            heartbeat()
+            frames_rendered = info.get("frames_rendered", True)
+            step += 1
+            if terminated or truncated:
+                record = info["episode_record"]
+            elif settings.replan_after_intervention and info.get("shield", {}).get("intervened"):
+                pending.clear()
+    finally:
+        policy.end(episode.key)
+    summary = {
+        **record.summary,
+        "decisions": decisions,
+        "scene_hash": scene_hash,
+        "policy_latency": latency / decisions,
+        "wall_time": time.perf_counter() - started,
+    }
+    return replace(record, summary=summary, attributes={**record.attributes, "longest_chunk": longest})
+
+
+def _policy_episode(env: gym.Env[Any, Any], identity: EpisodeIdentity, instruction: str) -> PolicyEpisode:
+    inner = env.unwrapped
+    fields: Mapping[str, tuple[str, ...]] = getattr(inner, "observation_fields", {})
+    return PolicyEpisode(
+        key="/".join(map(str, identity.key)),
+        suite=getattr(inner, "suite", ""),
+        task=getattr(inner, "task", ""),
+        instruction=instruction,
+        seed=policy_seed(identity),
+        fields=fields,
+    )
+
+
+def _actions(chunks: Any, executed_steps: int) -> tuple[list[Array], int]:
+    """Return the actions of the one chunk that are executed, and the chunk's length.
+
+    A chunk that is no (steps, action) array of numbers becomes one malformed action, which the recorder ends the
+    episode on: what a policy returns is the policy's own doing.
+    """
+    try:
+        chunk = np.asarray(chunks[0], dtype=np.float32)
+    except (TypeError, ValueError, IndexError, KeyError):
+        return [np.empty(0, dtype=np.float32)], 0
+    if chunk.ndim != 2 or len(chunk) == 0:
+        return [chunk.reshape(-1) if chunk.ndim != 1 else chunk[:0]], 0
+    return list(chunk[: executed_steps or None]), len(chunk)

@@ -1,0 +1,144 @@
+"""The folder of a run: its files, and the lock that keeps a second writer out.
+
+`RunDirectory.open` makes the folder or continues in it, `write_atomically` writes every file that is not the journal.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from roep_gym.error import InvalidInputError, RoepError
+from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping
+
+__all__ = ["RunDirectory", "write_atomically"]
+
+_MANIFEST = (
+    "model",
+    "suite",
+    "task",
+    "condition",
+    "run_id",
+    "seed_group",
+    "episode",
+    "init_state",
+    "env_seed",
+)
+
+
+class RunDirectory:
+    """Paths of a run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = root / "plan.json"
+        self.manifest = root / "manifest.csv"
+        self.journal = root / "journal.sqlite"
+        self.dataset = root / "episodes.nc"
+        self.steps = root / "steps"
+        self.frames = root / "frames"
+        self.shields = root / "shields"
+        self.log = root / "run_log.json"
+
+    @contextmanager
+    def open(self, plan: ResolvedPlan) -> Iterator[None]:
+        """Hold the folder for writing; plan and manifest are stored before anything runs.
+
+        Raises:
+            InvalidInputError: The folder holds another plan.
+            RoepError: Another process is writing to it, or it cannot be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise RoepError(
+                f"Expected to write to {self.root}, got {error}; choose another output folder."
+            ) from error
+        with lock:
+            self._lock(lock)
+            if self.plan.exists():
+                self._check_plan(plan)
+            else:
+                write_atomically(self.manifest, manifest_text(plan).encode())
+                write_atomically(self.plan, plan.plan.to_json().encode())
+            yield
+
+    def stored_plan(self) -> EvaluationPlan:
+        """Return the plan that the folder holds.
+
+        Raises:
+            InvalidInputError: There is none, or it cannot be read.
+        """
+        try:
+            return plan_from_mapping(json.loads(self.plan.read_text()))
+        except (OSError, json.JSONDecodeError) as error:
+            raise InvalidInputError(f"Expected a plan at {self.plan}, got {error}.") from error
+
+    def _lock(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RoepError(
+                f"Expected to be the only writer of {self.root}, but another run is writing there; wait for it."
+            ) from error
+
+    def _check_plan(self, plan: ResolvedPlan) -> None:
+        stored, wanted = json.loads(self.plan.read_text()), json.loads(plan.plan.to_json())
+        differing = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
+        if differing:
+            raise InvalidInputError(
+                f"Expected the plan that {self.root} was begun with, got one that differs in {', '.join(differing)}; "
+                "continue with the stored plan or choose another output folder."
+            )
+
+
+def manifest_text(plan: ResolvedPlan) -> str:
+    """Return the planned episodes with their pairing keys as CSV."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_MANIFEST)
+    for planned in plan.episodes():
+        row, identity = plan.rows[planned.row], plan.identity(planned)
+        writer.writerow(
+            [
+                row.model.name,
+                row.suite,
+                row.task,
+                planned.condition,
+                identity.run_id,
+                identity.seed_group,
+                identity.episode,
+                identity.init_state,
+                identity.scene_seed,
+            ]
+        )
+    return buffer.getvalue()
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that it is complete or absent: temporary name, fsync, rename.
+
+    Raises:
+        RoepError: The file cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RoepError(
+            f"Expected to write {path}, got {error}; make room and start the same command again."
+        ) from error

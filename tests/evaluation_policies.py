@@ -1,0 +1,75 @@
+"""Policies for tests of whole evaluations on the Tabletop environment; named as "evaluation_policies:NAME" in plans."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import numpy as np
+
+from roep_gym import seeding
+from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.envs.tabletop_policies import scripted_policy
+from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
+
+CONTRACT = RuntimeContract(**dict.fromkeys(FIELDS, "n/a"))
+
+
+class Scripted:
+    """Solves Tabletop; `failure_rate` of the episodes, keyed by the episode's seed, hold still instead."""
+
+    def __init__(self, failure_rate: float = 0.0, chunk: int = 1, fault: str = "", marker: str = "") -> None:
+        self.contract = RuntimeContract(
+            **{**CONTRACT.to_dict(), "executed_steps": chunk, "chunk_length": chunk}
+        )
+        self.observations = ObservationRequest(
+            cameras=("agentview",), image_size=32, depth=True, object_state=True
+        )
+        self._failure_rate, self._chunk, self._fault, self._marker = failure_rate, chunk, fault, marker
+        self._seeds: dict[str, int] = {}
+
+    def observed(self) -> dict[str, Any]:
+        return {"chunk_length": self._chunk}
+
+    def begin(self, episode: PolicyEpisode) -> None:
+        self._seeds[episode.key] = episode.seed
+
+    def act(self, inputs: list[PolicyInput]) -> list[Any]:
+        return [self._answer(given) for given in inputs]
+
+    def _answer(self, given: PolicyInput) -> Any:
+        seed = self._seeds[given.episode]
+        hit = given.episode.endswith("/0/1") and given.step >= 3
+        if hit and self._fault == "nan":
+            return np.full((1, 7), np.nan)
+        if hit and self._fault == "shape":
+            return np.zeros((1, 6))
+        if hit and self._fault == "text":
+            return "left a bit"
+        if hit and self._fault == "raise":
+            raise RuntimeError("the network fell over")
+        if hit and self._fault == "raise once" and self._first():
+            raise RuntimeError("the network fell over once")
+        if hit and self._fault == "hang once" and self._first():
+            time.sleep(600)
+        if hit and self._fault == "die once" and self._first():
+            os.kill(os.getpid(), 9)
+        if seeding.generator("failure", seed).random() < self._failure_rate:
+            noise = seeding.generator("noise", seed, given.step).uniform(-0.2, 0.2, (self._chunk, 7))
+            return noise.astype(np.float32)
+        return np.repeat(scripted_policy(given.observation)[np.newaxis], self._chunk, axis=0)
+
+    def _first(self) -> bool:
+        """Tell whether this happens for the first time, over all processes."""
+        try:
+            os.close(os.open(self._marker, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+    def end(self, episode: str) -> None:
+        del self._seeds[episode]
+
+    def close(self) -> None:
+        self._seeds.clear()
