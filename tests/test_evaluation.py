@@ -1,0 +1,388 @@
+"""Whole evaluations on the Tabletop environment: resume, kills, faults of policies, workers, what the files hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.evaluate.driver import SilentObserver, evaluate
+from roep_gym.evaluate.journal import Journal, record_digest
+from roep_gym.evaluate.local_executor import LocalExecutor
+from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
+from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.worker import EpisodeWorker
+from roep_gym.evaluate.work import WorkItem, WorkResult
+
+TESTS = Path(__file__).parent
+SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
+VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
+
+
+def make_plan(**changes: Any) -> ResolvedPlan:
+    arguments = changes.pop("arguments", {"failure_rate": 0.4})
+    source = {
+        "name": "test",
+        "models": [{"name": "noisy", "policy": "evaluation_policies:Scripted", "arguments": arguments}],
+        "tasks": ["tabletop/carry"],
+        "conditions": ["main"],
+        "seed_groups": 3,
+        "episodes": 2,
+        "step_budget": 60,
+        "shield": SHIELD,
+        **changes,
+    }
+    return resolve(plan_from_mapping(source))
+
+
+class InProcess:
+    """An executor without processes; `stop_after` results it fails like a killed driver."""
+
+    def __init__(self, plan: ResolvedPlan, stop_after: int | None = None) -> None:
+        self._worker, self._queue, self._left = EpisodeWorker(plan), [], stop_after
+
+    def submit(self, item: WorkItem) -> None:
+        self._queue.append(item)
+
+    def capacity(self) -> int:
+        return 1 - len(self._queue)
+
+    def wait(self, timeout: float) -> list[WorkResult]:
+        if self._left is not None:
+            if self._left == 0:
+                raise KeyboardInterrupt
+            self._left -= 1
+        return [self._worker.run(self._queue.pop())]
+
+    def close(self) -> None:
+        self._worker.discard()
+
+
+def without_varying(data: xr.Dataset) -> xr.Dataset:
+    return data.drop_vars(VARYING)
+
+
+def equal(first: Path, second: Path) -> None:
+    xr.testing.assert_identical(
+        without_varying(load_dataset(RunDirectory(first).dataset)),
+        without_varying(load_dataset(RunDirectory(second).dataset)),
+    )
+    names = sorted(path.name for path in RunDirectory(first).steps.iterdir())
+    assert names == sorted(path.name for path in RunDirectory(second).steps.iterdir())
+    for name in names:
+        xr.testing.assert_identical(
+            load_dataset(RunDirectory(first).steps / name), load_dataset(RunDirectory(second).steps / name)
+        )
+
+
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("whole") / "run"
+    summary = evaluate(make_plan(), out, InProcess)
+    assert (summary.recorded, summary.incomplete, summary.unavailable, summary.aborts) == (48, (), 0, ())
+    return out
+
+
+def test_every_planned_episode_is_recorded_with_its_key(whole_run: Path) -> None:
+    data = load_dataset(RunDirectory(whole_run).dataset)
+    assert data.sizes["episode"] == 48
+    assert (data["success"] != NOT_RUN).all()
+    assert data["shield_status"].values.tolist() == ["trained"]
+    for name in ("scene_hash", "init_state", "env_seed"):
+        by_condition = data[name].values.reshape(8, 6)
+        assert (by_condition == by_condition[0]).all(), f"{name} is equal in all conditions of a pair"
+    assert len(set(data["run_id"].values.ravel())) == 8
+    timeouts = data["reason"] == REASONS.index("timeout")
+    assert timeouts.any()
+    assert (data["steps"].values[timeouts.values] == 60).all()
+    provenance = json.loads(data.attrs["provenance"])
+    assert provenance["plan"]["name"] == "test"
+    assert set(provenance["fingerprints"]) == {str(v) for v in set(data["fingerprint"].values.tolist())}
+
+
+def test_clones_are_executions_of_their_own(whole_run: Path) -> None:
+    steps = RunDirectory(whole_run).steps
+    first, clone = (load_dataset(steps / f"0000-{name}.nc") for name in ("perturb", "perturb_clone"))
+    size = min(first.sizes["step"], clone.sizes["step"])
+    assert (first["patch"].values[:size] != clone["patch"].values[:size]).any()
+
+
+def test_shielded_steps_hold_the_shield_tuple(whole_run: Path) -> None:
+    data = load_dataset(RunDirectory(whole_run).dataset)
+    steps = load_dataset(RunDirectory(whole_run).steps / "0000-full.nc")
+    assert np.isfinite(steps["risk"]).all()
+    crossing = steps["risk"].values >= data["shield_tau"].values[0]
+    np.testing.assert_array_equal(steps["intervened"].values == 1, crossing)
+    untouched = ~crossing
+    np.testing.assert_array_equal(
+        steps["proposed_action"].values[untouched], steps["executed_action"].values[untouched]
+    )
+    unshielded = load_dataset(RunDirectory(whole_run).steps / "0000-perturb.nc")
+    assert np.isnan(unshielded["risk"]).all()
+
+
+def test_an_interrupted_run_continues_to_the_same_result(whole_run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    for stop_after in (5, 20, 9):
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(make_plan(), out, lambda plan, n=stop_after: InProcess(plan, n))
+        partial = load_dataset(RunDirectory(out).dataset)
+        assert (partial["success"] == NOT_RUN).any()
+        assert partial["success"].values[partial["steps"].values == NOT_RUN].tolist() == [NOT_RUN] * int(
+            (partial["steps"] == NOT_RUN).sum()
+        )
+    shield = next(RunDirectory(out).shields.glob("*.npz")).stat().st_mtime_ns
+    evaluate(make_plan(), out, InProcess)
+    assert next(RunDirectory(out).shields.glob("*.npz")).stat().st_mtime_ns == shield, "never trained twice"
+    equal(out, whole_run)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_worker_processes_give_the_same_result(whole_run: Path, tmp_path: Path, workers: int) -> None:
+    evaluate(make_plan(), tmp_path / "run", lambda plan: LocalExecutor(plan, workers))
+    equal(tmp_path / "run", whole_run)
+
+
+def test_a_killed_worker_costs_one_attempt_and_nothing_else(whole_run: Path, tmp_path: Path) -> None:
+    executors: list[LocalExecutor] = []
+
+    class KillOnce(SilentObserver):
+        done = 0
+
+        def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
+            self.done += 1
+            if self.done == 7:
+                os.kill(executors[0].process_ids[-1], signal.SIGKILL)
+
+    def make(plan: ResolvedPlan) -> LocalExecutor:
+        executors.append(LocalExecutor(plan, 2))
+        return executors[0]
+
+    summary = evaluate(make_plan(), tmp_path / "run", make, KillOnce())
+    assert summary.recorded == 48
+    assert len(summary.aborts) <= 1  # none when the worker was idle at that moment
+    equal(tmp_path / "run", whole_run)
+
+
+def test_a_killed_driver_loses_nothing_that_was_recorded(whole_run: Path, tmp_path: Path) -> None:
+    out, plan_file = tmp_path / "run", tmp_path / "plan.json"
+    plan_file.write_text(make_plan().plan.to_json())
+    command = [sys.executable, "-m", "roep_gym", "evaluate", str(plan_file), "--out", str(out), "--workers", "2"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    journal = RunDirectory(out).journal
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if journal.exists() and _recorded(journal) >= 10:
+            break
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    before = _recorded(journal)
+    assert 10 <= before < 48
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"Continuing: {before} of 48 episodes are recorded." in " ".join(done.stdout.split())
+    equal(out, whole_run)
+
+
+def _recorded(journal: Path) -> int:
+    import sqlite3
+
+    try:
+        with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
+            return int(connection.execute("SELECT count(*) FROM episodes").fetchone()[0])
+    except sqlite3.OperationalError:  # not made yet
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"), [("nan", "invalid_execution"), ("shape", "invalid_execution"), ("text", "invalid_execution")]
+)
+def test_a_malformed_answer_is_the_policys_failure(tmp_path: Path, fault: str, reason: str) -> None:
+    plan = make_plan(arguments={"fault": fault}, conditions=["baseline"])
+    summary = evaluate(plan, tmp_path / "run", InProcess)
+    assert (summary.recorded, summary.incomplete, summary.aborts) == (6, (), ())
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    reasons = [REASONS[code] for code in data["reason"].values]
+    assert reasons == ["success", reason, *["success"] * 4]
+    assert data["nonfinite_actions"].values.tolist() == [0, 1, 0, 0, 0, 0]
+
+
+def test_an_exception_is_an_abort_that_is_retried_and_the_rest_goes_on(tmp_path: Path) -> None:
+    told: list[tuple[PlannedEpisode, str, bool]] = []
+
+    class Listen(SilentObserver):
+        def aborted(self, planned: PlannedEpisode, cause: str, retried: bool) -> None:
+            told.append((planned, cause, retried))
+
+    plan = make_plan(arguments={"fault": "raise"}, conditions=["baseline"])
+    summary = evaluate(plan, tmp_path / "run", InProcess, Listen())
+    episode = PlannedEpisode(0, "baseline", 0, 1)
+    assert summary.incomplete == (episode,)
+    assert told == [(episode, "RuntimeError: the network fell over", retried) for retried in (True, True, False)]
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    assert data["success"].values.tolist() == [1, NOT_RUN, 1, 1, 1, 1]
+    assert data["aborts"].values.tolist() == [0, 3, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        ("raise once", "the network fell over once"),
+        ("hang once", "Expected a control step within 2 s, got none; the worker was killed."),
+        ("die once", "Expected the worker process to finish the episode, but it died (signal SIGKILL)."),
+    ],
+)
+def test_a_passing_fault_is_retried_with_the_same_seeds(tmp_path: Path, fault: str, cause: str) -> None:
+    def run(name: str, fault: str) -> xr.Dataset:
+        arguments = {"fault": fault, "marker": str(tmp_path / "marker")}
+        plan = make_plan(arguments=arguments, conditions=["baseline"])
+        summary = evaluate(plan, tmp_path / name, lambda p: LocalExecutor(p, 1, stall_timeout=2.0))
+        assert summary.recorded == 6
+        assert [re.escape(cause) in re.escape(abort.cause) for abort in summary.aborts] == [True] * bool(fault)
+        return load_dataset(RunDirectory(tmp_path / name).dataset)
+
+    faulty, sound = run("faulty", fault), run("sound", "")
+    assert faulty["aborts"].values.tolist() == [0, 1, 0, 0, 0, 0]
+    for name in ("success", "steps", "max_abs_action", "unique_actions"):
+        np.testing.assert_array_equal(faulty[name].values, sound[name].values)
+
+
+def test_a_hopeless_row_does_not_cost_the_others_their_turn(tmp_path: Path) -> None:
+    policy = "evaluation_policies:Scripted"
+    plan = make_plan(
+        models=[
+            {"name": "broken", "policy": policy, "arguments": {"failure_rate": "much"}},
+            {"name": "sound", "policy": policy},
+        ],
+        conditions=["baseline"],
+    )
+    summary = evaluate(plan, tmp_path / "run", InProcess)
+    assert summary.recorded == 6
+    assert {planned.row for planned in summary.incomplete} == {0}
+    assert len(summary.incomplete) == 6
+    assert len(summary.aborts) < 18, "the row is given up before every episode was tried three times"
+
+
+def test_no_shield_makes_the_shielded_conditions_unavailable_not_missing(tmp_path: Path) -> None:
+    summary = evaluate(make_plan(arguments={}), tmp_path / "run", InProcess)
+    assert (summary.recorded, summary.unavailable, summary.incomplete) == (36, 12, ())
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    assert data["shield_status"].values.tolist() == ["failed"]
+    assert data["shield_reason"].values.tolist() == ["no risk-positive support"]
+
+
+def test_given_frames_differ_from_the_clean_ones_exactly_where_the_metadata_says(tmp_path: Path) -> None:
+    plan = make_plan(arguments={"chunk": 4}, conditions=["perturb"], frames="looked", seed_groups=1)
+    evaluate(plan, tmp_path / "run", InProcess)
+    run = RunDirectory(tmp_path / "run")
+    steps = load_dataset(run.steps / "0000-perturb.nc")
+    offsets = np.concatenate([[0], np.cumsum(steps["row_size"].values)])
+    looks = 0
+    for index, path in enumerate(sorted(run.frames.iterdir())):
+        with np.load(path) as stored:
+            frames = dict(stored)
+        looked = steps["looked"].values[offsets[index] : offsets[index + 1]]
+        np.testing.assert_array_equal(frames["step"], np.flatnonzero(looked))
+        for k, step in enumerate(frames["step"]):
+            given, clean = frames["given_agentview_image"][k], frames["clean_agentview_image"][k]
+            row, column, side = steps["patch"].values[offsets[index] + step, 0]
+            expected = clean.copy()
+            expected[row : row + side, column : column + side] = 0
+            np.testing.assert_array_equal(given, expected)
+            assert side == round(0.30 * 32)
+            depth, clean_depth = frames["given_agentview_depth"][k], frames["clean_agentview_depth"][k]
+            dropped = (depth == 0) & (clean_depth != 0)
+            np.testing.assert_array_equal(depth[~dropped], clean_depth[~dropped])
+            fraction = steps["dropped_fraction"].values[offsets[index] + step, 0]
+            assert dropped.mean() == pytest.approx(fraction, abs=1e-6)
+            looks += 1
+    assert looks > 4
+
+
+def test_the_folder_belongs_to_one_plan_and_one_writer(whole_run: Path) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape("got one that differs in episodes; continue with")):
+        evaluate(make_plan(episodes=3), whole_run, InProcess)
+    plan = make_plan()
+    with RunDirectory(whole_run).open(plan), pytest.raises(RoepError, match="another run is writing there"):
+        evaluate(plan, whole_run, InProcess)
+
+
+def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_path: Path) -> None:
+    plan = make_plan()
+    source = Journal(RunDirectory(whole_run).journal, plan.digest)
+    planned, record = next(source.records())
+    journal = Journal(tmp_path / "journal.sqlite", plan.digest)
+    journal.add(planned, record)
+    later = type(record)({**record.summary, "wall_time": 99.0}, record.steps, record.frames, record.attributes)
+    assert record_digest(later) == record_digest(record)
+    journal.add(planned, later)
+    other = type(record)({**record.summary, "steps": 1}, record.steps, record.frames, record.attributes)
+    with pytest.raises(RecordConflictError, match="got two that differ"):
+        journal.add(planned, other)
+    assert len(journal.recorded()) == 1
+    with pytest.raises(InvalidInputError, match="got that of another plan"):
+        Journal(tmp_path / "journal.sqlite", "another")
+    (tmp_path / "text.sqlite").write_text("no database" * 200)
+    with pytest.raises(InvalidInputError, match="Expected a journal at"):
+        Journal(tmp_path / "text.sqlite", plan.digest)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"conditions": ["perturbb"]}, "Unknown condition 'perturbb'. Did you mean 'perturb'"),
+        ({"conditions": ["baseline", "full"]}, "Expected 'bootstrap_clean' or 'bootstrap_perturb' beside"),
+        ({"tasks": ["tabletop/cary"]}, "Unknown task of tabletop 'cary'. Did you mean 'carry'?"),
+        ({"tasks": []}, "Expected at least one task for the model 'noisy'"),
+        ({"models": []}, "Expected at least one model in the plan"),
+        ({"episode": 3}, "Unknown plan field 'episode'. Did you mean 'episodes'?"),
+        ({"episodes": "ten"}, "Expected the plan field 'episodes' to be an integer, got 'ten'."),
+        ({"episodes": 0}, "Expected episodes to be at least 1, got 0."),
+        ({"frames": "some"}, "Unknown choice of frames 'some'."),
+        ({"name": "a/b"}, "Expected a plan name without slashes"),
+        ({"models": [{"name": "a", "polcy": "random"}]}, "Unknown model field 'polcy'. Did you mean 'policy'?"),
+        ({"tasks": ["goal_stove"], "seed_groups": 6, "episodes": 10}, "Expected at most 50 episodes a condition"),
+        ({"tasks": ["turn on the stove"]}, "names 3 tasks"),
+    ],
+)
+def test_a_bad_plan_is_refused_in_one_sentence(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        make_plan(**change)
+
+
+def test_equal_plans_plan_equal_episodes_and_a_name_changes_only_the_runs() -> None:
+    plan, same, renamed = make_plan(), make_plan(), make_plan(name="other")
+    assert plan.digest == same.digest != renamed.digest
+    for ours, theirs in zip(plan.episodes(), renamed.episodes(), strict=True):
+        a, b = plan.identity(ours), renamed.identity(theirs)
+        assert (a.init_state, a.scene_seed, a.seed_group, a.episode) == (
+            b.init_state,
+            b.scene_seed,
+            b.seed_group,
+            b.episode,
+        )
+        assert a.run_id != b.run_id
+        assert a.profile == CONDITIONS[ours.condition].profile
+
+
+@pytest.fixture(autouse=True)
+def importable_policies(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let worker processes import the policies of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    return lambda: None
