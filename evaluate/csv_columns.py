@@ -98,8 +98,9 @@ def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Co
     header = _header(path, columns)
     declared = {name: column for name, column in {**columns, **further}.items() if name in header}
     extra = tuple(name for name in header if name not in declared)
-    as_text = {name: "category" for name, column in declared.items() if column.kind == "name"}
-    as_text |= {name: "str" for name, column in declared.items() if column.kind == "text" or column.wide}
+    as_text = {
+        name: "str" for name, column in declared.items() if column.kind in ("name", "text") or column.wide
+    }
     as_text |= dict.fromkeys(extra, "str")
     missing = {name: [""] if name in as_text else ["", "nan", "NaN", "NAN"] for name in declared}
     try:
@@ -109,7 +110,6 @@ def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Co
             na_values=missing,
             keep_default_na=False,
             skip_blank_lines=False,
-            float_precision="round_trip",
             low_memory=False,
             encoding="utf-8-sig",
         )
@@ -169,7 +169,9 @@ def _read_names(raw: Table, name: str, column: Column) -> Any:
     values = raw.frame[name]
     if column.kind == "name":
         _refuse(raw, name, values.isna().to_numpy(), "a name")
-        distinct = values.cat.remove_unused_categories().cat.categories
+        # Not by `read_csv`, which makes numbers of categories that look like some ("007").
+        values = values.astype("category")
+        distinct = values.cat.categories
     else:
         values = values.fillna("").astype(object)
         distinct = values.unique()
@@ -182,14 +184,14 @@ def _read_names(raw: Table, name: str, column: Column) -> Any:
     return values
 
 
-def _read_numbers(raw: Table, name: str) -> Array:
+def _read_numbers(raw: Table, name: str, expected: str = "a number") -> Array:
     values = raw.frame[name]
     if values.dtype.kind in "if":
         return np.asarray(values, dtype=np.float64)
     # Some cell is not a number, which made the column text (or, for True and False, boolean).
     texts = values.astype(object).map(str, na_action="ignore")
     numbers = np.asarray(pd.to_numeric(texts, errors="coerce"), dtype=np.float64)
-    _refuse(raw, name, np.isnan(numbers) & values.notna().to_numpy(), "a number")
+    _refuse(raw, name, np.isnan(numbers) & values.notna().to_numpy(), expected)
     return numbers
 
 
@@ -203,7 +205,7 @@ def _read_integers(raw: Table, name: str, column: Column) -> Array:
         exact = pd.to_numeric(values.fillna(str(NOT_RUN)), errors="coerce")
         if exact.dtype == np.int64:
             return np.asarray(exact)
-    numbers = np.where(values.isna(), NOT_RUN, _read_numbers(raw, name))
+    numbers = np.where(values.isna(), NOT_RUN, _read_numbers(raw, name, "an integer"))
     whole = (numbers == np.trunc(numbers)) & (np.abs(numbers) < 2.0**53)
     _refuse(raw, name, ~whole, "an integer of at most 63 bits" if column.wide else "an integer")
     return numbers.astype(np.int64)

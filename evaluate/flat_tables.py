@@ -287,6 +287,9 @@ def _assemble(table: Table, row_table: Table, planned: pd.DataFrame, run_ids: Ar
     columns["condition_index"] = np.searchsorted(used, columns["condition_index"])
     columns["episode_index"] = columns.pop("episode")
     rows = {name: row_table.frame[name].tolist() for name in row_table.frame if name in ROW_VARIABLES}
+    for name in _FURTHER_ROW_COLUMNS:
+        if name in rows:
+            rows[name] = [ROW_VARIABLES[name].fill if value == "" else value for value in rows[name]]
     rows.setdefault(
         "contract_unresolved",
         [

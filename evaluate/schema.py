@@ -218,7 +218,7 @@ def check_dataset(data: xr.Dataset) -> None:
     version = data.attrs.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InvalidInputError(
-            f"Expected a run of schema version {SCHEMA_VERSION}, got {version!r}; write it again with this version."
+            f"Expected a run of schema version {SCHEMA_VERSION}, got {version}; write it again with this version."
         )
     for dim, specs in (("episode", EPISODE_VARIABLES), ("row", ROW_VARIABLES)):
         for name in specs:

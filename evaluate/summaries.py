@@ -92,22 +92,24 @@ def harm_support(judgement: Judgement) -> xr.Dataset:
     rate = judgement.rates["rate"]
     floor = judgement.floor.sel(outcome="success")
     harm = judgement.harm.sel(pair=_FULL)
-    result = xr.Dataset(
-        {
-            "clean_sr": rate.sel(condition="baseline", outcome="success"),
-            "perturb_sr": rate.sel(condition="perturb", outcome="success"),
-            "perturb_timeout_rate": rate.sel(condition="perturb", outcome="timeout"),
-            "paired_support": harm["denominator"],
-            "low_support": harm["denominator"] < 10,
-            "hr_total": harm["hr_total"],
-            "hr_timeout": harm["hr_by_reason"].sel(reason="timeout"),
-            "hr_unsafe": harm["hr_unsafe"],
-            "nominal_clone_difference": floor["nominal_difference"],
-            "perturbed_clone_difference": floor["perturbed_difference"],
-        },
+    columns = {
+        "clean_sr": rate.sel(condition="baseline", outcome="success"),
+        "perturb_sr": rate.sel(condition="perturb", outcome="success"),
+        "perturb_timeout_rate": rate.sel(condition="perturb", outcome="timeout"),
+        "paired_support": harm["denominator"],
+        "low_support": harm["denominator"] < 10,
+        "hr_total": harm["hr_total"],
+        "hr_timeout": harm["hr_by_reason"].sel(reason="timeout"),
+        "hr_unsafe": harm["hr_unsafe"],
+        "nominal_clone_difference": floor["nominal_difference"],
+        "perturbed_clone_difference": floor["perturbed_difference"],
+    }
+    # Each comes from one condition, outcome or pair: that label is in the name, and would clash as a coordinate.
+    selected = ["condition", "outcome", "pair", "reason"]
+    return xr.Dataset(
+        {name: values.drop_vars(selected, errors="ignore") for name, values in columns.items()},
         attrs={"direction": _FULL},
     )
-    return result.drop_vars(["condition", "outcome", "pair", "reason"], errors="ignore")
 
 
 def _groups(judgement: Judgement) -> tuple[dict[str, tuple[str, Array]], Array, Array]:

@@ -1,0 +1,125 @@
+"""The claim table in its forms."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+
+import pytest
+from judging_data import drop, evaluation, failures
+
+from roep_gym.evaluate import claim_table
+from roep_gym.evaluate.checks import CHECKS
+from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.storage import load_run
+
+REPLAY = Path(__file__).parent / "data" / "replay"
+
+
+def csv_row(judgement):
+    return next(csv.DictReader(io.StringIO(claim_table.claims_csv(judgement))))
+
+
+def test_columns_of_the_csv():
+    header = claim_table.claims_csv(judge(evaluation())).splitlines()[0].split(",")
+    assert header[:6] == ["model", "suite", "task", "trace_label", "claim_status", "limiting_factor"]
+    assert header[6:26] == [f"{check.name}_{part}" for check in CHECKS for part in ("value", "verdict")]
+    assert header[26:] == ["admission_failed", "effect", "notes"]
+
+
+def test_values_and_verdicts_of_the_csv():
+    row = csv_row(judge(evaluation({"recovery": failures(5), "full": failures(2)})))
+    assert row["limiting_factor"] == "Clean recovery-vs-baseline harm"
+    assert (row["clean_recovery_harm_value"], row["clean_recovery_harm_verdict"]) == ("0.1", "fail")
+    assert (row["full_vs_perturb_effect_value"], row["full_vs_perturb_effect_verdict"]) == ("0.04", "pass")
+
+
+def test_checks_that_cannot_be_computed_say_so():
+    rows = {"shield_status": "failed", "shield_reason": "no risk-positive support"}
+    row = csv_row(judge(evaluation(rows=rows)))
+    assert row["recovery_activity_value"] == "N/A"
+    assert row["recovery_activity_verdict"] == "not computable: no shield (failed: no risk-positive support)"
+
+
+def test_downstream_of_a_row_that_is_not_admitted_is_not_applicable():
+    data = evaluation()
+    drop(data, "baseline", 0)
+    judgement = judge(data)
+    row = csv_row(judgement)
+    assert row["admission_failed"] == "C_log"
+    assert (row["clean_admission_value"], row["clean_admission_verdict"]) == ("0", "fail")
+    for check in CHECKS[1:]:
+        assert row[f"{check.name}_value"] == "N/A"
+        assert row[f"{check.name}_verdict"] == "N/A: clean prerequisite not met (C_log)"
+    shown = claim_table.claim_rows(judgement)[0]
+    assert [shown[name] for name in ("Medium SR", "Delta SR", "Floor", "Effect")] == ["N/A"] * 4
+    assert shown["Clean SR"] == "1.00 (49/49)"
+    assert shown["Checks behind it"] == "1 (C_log: 1 of 50 planned baseline episodes absent)"
+    # The raw rates stay in the document.
+    document = claim_table.verdict_document(judgement)["rows"][0]
+    assert document["downstream"] == "N/A: clean prerequisite not met (C_log)"
+    assert document["rates"]["perturb"]["success"]["count"] == 50
+    assert document["checks"][8]["verdict"] == "pass"
+
+
+def test_table_shows_the_limiting_factor_and_the_checks_behind_it():
+    perturb = failures(18)
+    full = failures(30)
+    data = evaluation(
+        {"perturb": perturb, "perturb_clone": failures(19), "recovery": failures(5), "full": full}
+    )
+    shown = claim_table.claim_rows(judge(data))[0]
+    assert list(shown) == list(claim_table.COLUMNS)
+    assert shown["Medium SR"] == "0.64 (32/50)"
+    assert (shown["Delta SR"], shown["Floor"], shown["Effect"]) == ("+0.36", "0.02", "distinguishable")
+    assert shown["Claim status"] == "Recovery-facing claim withheld"
+    assert shown["Limiting factor"] == "Clean recovery-vs-baseline harm"
+    assert shown["Checks behind it"] == "6 (0.1 exceeds 0.08), 9"
+
+
+def test_document_is_json_with_the_configuration():
+    config = GateConfig(max_clean_harm=0.5)
+    judgement = judge(evaluation(conditions=["baseline", "perturb"]), config)
+    document = json.loads(claim_table.verdicts_json(judgement))
+    assert document == json.loads(json.dumps(claim_table.verdict_document(judgement)))
+    assert GateConfig.from_dict(document["config"]) == config
+    assert document["departures_from_the_paper"] == {"max_clean_harm": 0.5}
+    assert document["records"] == "flat"
+    (row,) = document["rows"]
+    assert [check["number"] for check in row["checks"]] == list(range(1, 11))
+    assert row["checks"][5]["rule"] == "HR_total(recovery given baseline) <= 0.5"
+    assert row["checks"][5]["value"] is None
+    assert row["rates"].keys() == {"baseline", "perturb"}
+    assert row["harm"].keys() == {"perturb given baseline"}
+    assert row["noise_floor"]["success"]["floor"] is None
+
+
+@pytest.fixture(scope="module")
+def replay():
+    return judge(load_run(REPLAY))
+
+
+def test_markdown_has_one_line_a_row(replay):
+    lines = claim_table.markdown(replay).splitlines()
+    assert [line.count("|") for line in lines[:26]] == [len(claim_table.COLUMNS) + 1] * 26
+    assert lines[27].startswith("24 rows: 16 supported, 7 withheld, 1 insufficient, 0 not admitted.")
+
+
+def test_latex_escapes_names(replay):
+    text = claim_table.latex(replay)
+    assert r"libero\_goal" in text
+    assert not re.search(r"(?<!\\)_", text)
+    assert text.count(r"\\" + "\n") == 25
+
+
+@pytest.mark.parametrize(
+    "form", [claim_table.claims_csv, claim_table.verdicts_json, claim_table.markdown, claim_table.latex]
+)
+def test_no_output_words_a_status_as_a_recommendation(replay, form):
+    text = form(replay).lower()
+    for word in ("deploy", "certif", "recommend", "is safe", "recovery success"):
+        assert word not in text
