@@ -147,7 +147,7 @@ def _shield_support(evidence: Evidence) -> Outcome:
 
 
 class _Malfunctions(NamedTuple):
-    """Shielded episodes, a row, without a risk score at every step, and with crossings that were not acted on."""
+    """Shielded episodes, a row, without a risk score at every step, and whose crossings were not all logged."""
 
     unscored: Array
     unlogged: Array
@@ -158,12 +158,15 @@ def _malfunctions(data: xr.Dataset) -> _Malfunctions:
     codes = [labels.index(name) for name in ("recovery", "full") if name in labels]
     ran = np.isin(data["condition_index"].values, codes) & (data["success"].values != NOT_RUN)
 
+    # A non-finite action ends its episode before the shield sees it.
+    unexecuted = np.maximum(data["nonfinite_actions"].values, 0)
+
     def count(mask: BoolArray) -> Array:
         return np.bincount(data["row_index"].values[ran & mask], minlength=data.sizes["row"])
 
     return _Malfunctions(
-        count(data["risk_steps"].values != data["steps"].values),
-        count(data["crossings"].values != data["intervention_steps"].values),
+        count(data["risk_steps"].values != data["steps"].values - unexecuted),
+        count(data["crossings"].values != data["interventions"].values),
     )
 
 

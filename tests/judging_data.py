@@ -68,7 +68,7 @@ def evaluation(
         if native:
             values |= {"recorded_steps": 100, "nonfinite_actions": 0, "scene_hash": 7, "fingerprint": 9}
         if native and shielded:
-            values |= {"risk_steps": 100, "crossings": 1}
+            values |= {"risk_steps": 100, "interventions": 1, "crossings": 1}
         for variable, value in values.items():
             data[variable].values[at] = value
     return data

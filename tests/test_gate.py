@@ -189,6 +189,22 @@ def test_check_4_native_shield_must_function(condition, variable, value, reason)
     assert Verdict(data).claim == READY
 
 
+def test_check_4_action_that_the_shield_never_saw_needs_no_risk_score():
+    data = evaluation({"full": failures(1, reason="invalid_execution")}, records="native")
+    at = episodes(data, "full")[0]
+    data["risk_steps"].values[at] = 99
+    assert Verdict(data).check(4) == "fail"
+    data["nonfinite_actions"].values[at] = 1
+    assert Verdict(data).check(4) == "pass"
+
+
+def test_check_4_crossing_whose_projection_changes_nothing_is_still_logged():
+    data = evaluation(records="native")
+    data["interventions"].values[episodes(data, "full")[0]] = 3
+    data["crossings"].values[episodes(data, "full")[0]] = 3
+    assert Verdict(data).check(4) == "pass"
+
+
 def test_check_4_native_needs_a_checkpoint():
     verdict = Verdict(evaluation(records="native", rows={"shield_digest": ""}))
     assert (verdict.claim, verdict.reason(4)) == (withheld("Recovery/full support"), "no checkpoint")
