@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
+from rich.text import Text
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate import claim_table
@@ -106,17 +107,21 @@ def _stored_config(argv: Sequence[str]) -> GateConfig:
 
 def _print_table(judgement: Judgement, console: Console | None = None) -> None:
     """Print the claim table; into a pipe at its full width, so that nothing is folded or cut."""
+    from rich import box
     from rich.console import Console
     from rich.measure import Measurement
     from rich.table import Table
-    from rich.text import Text
 
     console = console or Console(highlight=False)
-    table = Table(title="Claims", row_styles=["", "dim"])
-    for column in claim_table.COLUMNS:
-        table.add_column(column, overflow="fold")
+    table = Table(box=box.SIMPLE_HEAD, title="Claims")
+    for heading in ("Task", "Clean SR", "Medium SR", "Delta SR, floor", "Claim status", "Limiting factor"):
+        table.add_column(heading, overflow="fold")
+    group = ""
     for cells in claim_table.claim_rows(judgement):
-        table.add_row(*map(Text, cells.values()))
+        if group != (group := f"{cells['Model']}, {cells['Suite']}"):
+            table.add_section()
+            table.add_row(Text(group, style="bold"))
+        table.add_row(*map(Text, _table_cells(cells)))
     if not console.is_terminal:
         wide = console.options.update(max_width=100_000)
         console = Console(
@@ -125,6 +130,24 @@ def _print_table(judgement: Judgement, console: Console | None = None) -> None:
     console.print(table)
     console.print(Text(claim_table.status_summary(judgement)))
     console.print(Text(claim_table.WORDING))
+
+
+def _table_cells(cells: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a row of the printed table, which must fit a terminal."""
+    effect = cells["Delta SR"]
+    if cells["Floor"] != "N/A":
+        effect += f" {'above' if cells['Effect'] == 'distinguishable' else 'within'} {cells['Floor']}"
+    factor = cells["Limiting factor"]
+    if cells["Checks behind it"] != "-":
+        factor += f"\ncheck {cells['Checks behind it']}"
+    return (
+        f"  {cells['Task']}",
+        cells["Clean SR"],
+        cells["Medium SR"],
+        effect,
+        cells["Claim status"],
+        factor,
+    )
 
 
 def _store(judgement: Judgement, folder: Path) -> str:
