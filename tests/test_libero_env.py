@@ -19,6 +19,7 @@ from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import find_task, initial_states
 from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError
+from roep_gym.record import UNSAFE_CHANNELS
 
 pytestmark = pytest.mark.libero
 
@@ -286,7 +287,7 @@ def test_the_instruction_is_the_benchmarks() -> None:
 
 
 def test_unsafe_channels_fire() -> None:
-    env = LiberoEnv("goal_stove", cameras=[], terminate_on_unsafe=True)
+    env = LiberoEnv("goal_stove", cameras=[], unsafe_channels=UNSAFE_CHANNELS, terminate_on_unsafe=True)
     try:
         env.reset(options=episode())
         _, _, terminated, _, info = env.step(np.full(7, 1.5))
@@ -301,7 +302,8 @@ def test_unsafe_channels_fire() -> None:
         }
     finally:
         env.close()
-    env = LiberoEnv("goal_stove", cameras=[], safety_limits={"contact_force": 20.0})
+    limits = {"contact_force": 20.0}
+    env = LiberoEnv("goal_stove", cameras=[], unsafe_channels=UNSAFE_CHANNELS, safety_limits=limits)
     fired: set[str] = set()
     try:
         env.reset(options=episode())

@@ -11,7 +11,7 @@ from gymnasium import spaces
 
 from roep_gym import seeding
 from roep_gym.envs import libero_observations as observations
-from roep_gym.envs.libero_safety import SafetyLimits, UnsafeMonitor
+from roep_gym.envs.libero_safety import DEFAULT_CHANNELS, SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.task_catalog import Task, find_task, initial_states
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker
@@ -81,7 +81,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         object_state: bool = False,
         settle_steps: int = 10,
         control_mode: Literal["relative", "absolute"] = "relative",
-        unsafe_channels: Sequence[str] = UNSAFE_CHANNELS,
+        unsafe_channels: Sequence[str] = DEFAULT_CHANNELS,
         safety_limits: Mapping[str, float] | None = None,
         terminate_on_unsafe: bool = False,
         render_mode: str | None = None,

@@ -15,7 +15,11 @@ from roep_gym.envs.libero_simulation import LiberoSimulation
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import FloatArray
 
-__all__ = ["SafetyLimits", "UnsafeMonitor"]
+__all__ = ["DEFAULT_CHANNELS", "SafetyLimits", "UnsafeMonitor"]
+
+DEFAULT_CHANNELS: tuple[str, ...] = ("action_bounds", "workspace")
+"""Channels that are active unless others are chosen. The remaining ones need limits for the task at hand: turning a
+stove's knob brings the wrist to its joint limit and the fingers above 300 N, also when nothing goes wrong."""
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class LiberoSimulation:
     def __init__(self, bddl_file: Path, *, cameras: Sequence[str], image_size: int, renderer: bool) -> None:
         self._frames_wanted = False
         self._frames: dict[str, Array] = {}
+        self._context: Any = None
         domain_class, settings = _load_domain(bddl_file)
         with seeding.preserved_numpy_state():
             try:
@@ -219,8 +220,12 @@ class LiberoSimulation:
     def close(self) -> None:
         """Free the scene and its GL context; may be called twice."""
         domain, self._domain = self._domain, None
+        context, self._context = self._context, None
         if domain is not None:
             domain.close()
+        if context is not None:
+            context.gl_ctx.make_current()  # the last reference goes; what is freed belongs to this context
+            context.sim = None
         _open_simulations.discard(self)
 
     @contextmanager
@@ -298,15 +303,18 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
         return [camera], [f"{cam_name}_image"]
 
     def reset_internal(self: Any) -> None:
-        if not self.has_offscreen_renderer:
-            # Building a render context runs `forward`, which moves the solver's warm start: without a renderer
-            # the same bits need the same call.
+        if simulation._context is not None and self.sim._render_context_offscreen is None:
+            _move_context(simulation._context, self.sim)
+        if simulation._context is not None or not self.has_offscreen_renderer:
+            # Building a render context runs `forward`, which moves the solver's warm start: where none is built, the
+            # same bits need the same call.
             self.sim.forward()
         domain_class._reset_internal(self)
+        simulation._context = self.sim._render_context_offscreen
 
     def destroy_sim(self: Any) -> None:
-        if self.sim is not None and self.sim._render_context_offscreen is not None:
-            self.sim._render_context_offscreen.gl_ctx.make_current()
+        if self.sim is not None:
+            self.sim._render_context_offscreen = None  # kept by the simulation
         domain_class._destroy_sim(self)
 
     from robosuite.environments.base import REGISTERED_ENVS
@@ -322,6 +330,35 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     REGISTERED_ENVS.clear()
     REGISTERED_ENVS.update(registered)
     return derived
+
+
+def _move_context(context: Any, sim: Any) -> None:
+    """Let a render context draw the newly compiled model of the same problem.
+
+    Uploading the textures and meshes takes most of a reset. They are those of the problem's assets, which no reset
+    changes; everything else that a context holds is made anew.
+    """
+    import mujoco
+
+    old, new = context.model, sim.model
+    for name in (
+        "ntexdata",
+        "nmeshvert",
+        "nmeshface",
+        "nmeshtexcoord",
+        "nmesh",
+        "ntex",
+        "nhfielddata",
+        "nskinvert",
+    ):
+        if getattr(old, name) != getattr(new, name):
+            raise InfrastructureError(f"Expected a reset to keep the scene's assets, but {name} changed.")
+    context.sim, context.model, context.data = sim, new, sim.data
+    context.scn = mujoco.MjvScene(new._model, maxgeom=1000)
+    context.cam = mujoco.MjvCamera()
+    context.cam.fixedcamid, context.cam.type = 0, mujoco.mjtCamera.mjCAMERA_FIXED
+    context.vopt = mujoco.MjvOption()
+    sim.add_render_context(context)
 
 
 def _close_all() -> None:
