@@ -16,10 +16,11 @@ import numpy as np
 import xarray as xr
 
 from roep_gym import contracts, fingerprint
+from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.flat_tables import write_tables
 from roep_gym.evaluate.journal import Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
-from roep_gym.evaluate.run_directory import RunDirectory, write_atomically
+from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import (
     CONDITIONS,
     EPISODE_VARIABLES,

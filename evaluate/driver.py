@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.dataset import write_run
 from roep_gym.evaluate.journal import Abort, Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
-from roep_gym.evaluate.run_directory import RunDirectory, write_atomically
+from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.shield_stage import RowShield, load_row_shield, train_row_shield
 from roep_gym.evaluate.work import Executor, WorkItem, WorkResult

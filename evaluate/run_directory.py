@@ -1,6 +1,6 @@
 """The folder of a run: its files, and the lock that keeps a second writer out.
 
-`RunDirectory.open` makes the folder or continues in it, `write_atomically` writes every file that is not the journal.
+`RunDirectory.open` makes the folder or continues in it, `manifest_text` is the plan as a table.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import csv
 import fcntl
 import io
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from roep_gym.error import InvalidInputError, RoepError
+from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping
 
-__all__ = ["RunDirectory", "write_atomically"]
+__all__ = ["RunDirectory", "manifest_text"]
 
 _MANIFEST = (
     "model",
@@ -121,24 +121,3 @@ def manifest_text(plan: ResolvedPlan) -> str:
             ]
         )
     return buffer.getvalue()
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file so that it is complete or absent: temporary name, fsync, rename.
-
-    Raises:
-        RoepError: The file cannot be written.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise RoepError(
-            f"Expected to write {path}, got {error}; make room and start the same command again."
-        ) from error

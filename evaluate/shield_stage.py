@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.journal import Journal
 from roep_gym.evaluate.plan import ResolvedPlan, Row
-from roep_gym.evaluate.run_directory import RunDirectory, write_atomically
+from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.shields.labels import BootstrapEpisode
 

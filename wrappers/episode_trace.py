@@ -37,6 +37,7 @@ class TraceLayout:
         proprio_size: Number of its entries.
         image_keys: Keys of the images.
         depth_keys: Keys of the depth arrays.
+        unsafe_channels: Unsafe channels that the environment declares active.
     """
 
     action_low: FloatArray
@@ -45,6 +46,7 @@ class TraceLayout:
     proprio_size: int
     image_keys: tuple[str, ...]
     depth_keys: tuple[str, ...]
+    unsafe_channels: tuple[str, ...] = ()
 
 
 class EpisodeTrace:
@@ -139,7 +141,8 @@ class EpisodeTrace:
             "proposed_action": nothing if proposed is None else proposed,
             "executed_action": nothing,
             "reward": 0.0,
-            "unsafe": [_ABSENT] * len(UNSAFE_CHANNELS),
+            # Nothing was executed, so nothing was attempted; what is not active stays unobserved.
+            "unsafe": [0 if c in self._layout.unsafe_channels else _ABSENT for c in UNSAFE_CHANNELS],
         })  # fmt: skip
 
     def finish(self, reason: str, scene_hash: int, attributes: Mapping[str, JSON]) -> EpisodeRecord:

@@ -224,4 +224,5 @@ def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> 
     key = "proprio" if "proprio" in boxes else BOX_KEY
     vector = key in boxes and len(boxes[key].shape or ()) == 1
     size = int(np.prod(boxes[key].shape or ())) if vector else 0
-    return TraceLayout(low, high, key if vector else None, size, keys.images, keys.depths)
+    channels = tuple(getattr(env.unwrapped, "unsafe_channels", ()))
+    return TraceLayout(low, high, key if vector else None, size, keys.images, keys.depths, channels)
