@@ -40,7 +40,8 @@ def admit(data: xr.Dataset, rates: xr.Dataset, config: GateConfig) -> xr.Dataset
     Returns:
         A Dataset along `row`: `holds` (along `requirement`, bool), `why` (along `requirement`, str, empty where it
         holds), `admitted` (bool), `failed` (str, the requirements that fail) and the diagnostics that do not gate:
-        `repeated_fraction`, `clipped_fraction`, `mean_unique_actions` of the clean run, NaN where not recorded.
+        `repeated_fraction`, `clipped_fraction`, `mean_unique_actions` of the clean run, NaN where not recorded, and
+        `clean_action_variance` (along `action_entry`) where the Dataset holds it.
     """
     clean = _CleanRun.of(data)
     success = rates.sel(condition="baseline", outcome="success")
@@ -78,7 +79,8 @@ def admit(data: xr.Dataset, rates: xr.Dataset, config: GateConfig) -> xr.Dataset
             **{name: data[name] for name in ("model", "suite", "task")},
         },
     )
-    return result.assign(_diagnostics(clean))
+    diagnostics = {name: data[name] for name in ("clean_action_variance",) if name in data}
+    return result.assign({**_diagnostics(clean), **diagnostics})
 
 
 @dataclass(frozen=True)

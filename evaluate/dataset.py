@@ -32,6 +32,7 @@ from roep_gym.evaluate.schema import (
 from roep_gym.evaluate.shield_stage import RowShield, load_row_shield
 from roep_gym.evaluate.storage import save_dataset
 from roep_gym.record import EpisodeRecord
+from roep_gym.typing import Array
 
 __all__ = ["build_dataset", "build_steps", "write_run"]
 
@@ -78,6 +79,7 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
     fingerprints: dict[str, Any] = {}
     observed: dict[int, dict[str, list[Any]]] = {row.index: {} for row in plan.rows}
     declared: dict[int, dict[str, Any]] = {}
+    clean_actions: dict[int, list[Array]] = {}
     columns: dict[str, list[tuple[int, Any]]] = {name: [] for name in EPISODE_VARIABLES}
     channels = np.full((len(planned), len(UNSAFE_CHANNELS)), -1, dtype=np.int32)
     for episode, record in journal.records():
@@ -89,6 +91,8 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
             channels[position, i] = record.summary["unsafe_channel_attempts"][channel]
         fingerprints[str(record.summary["fingerprint"])] = json.loads(record.attributes["fingerprint"])
         _collect_observed(observed[episode.row], record)
+        if episode.condition == "baseline":
+            clean_actions.setdefault(episode.row, []).append(record.steps["proposed_action"])
         declared[episode.row] = json.loads(record.attributes["declared"])
     aborts = Counter(abort.planned for abort in journal.aborts())
     columns["aborts"] = [(positions[p], count) for p, count in aborts.items()]
@@ -125,6 +129,8 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
             where, what = zip(*values, strict=True)
             data[name].values[list(where)] = what
     data["unsafe_channel_attempts"].values[:] = channels
+    if clean_actions:
+        data["clean_action_variance"] = _action_variance(clean_actions, data.sizes["row"])
     check_dataset(data)
     return data
 
@@ -174,6 +180,17 @@ def _write_frames(
             buffer = io.BytesIO()
             np.savez_compressed(buffer, **record.frames)  # type: ignore[arg-type]
             write_atomically(path, buffer.getvalue())
+
+
+def _action_variance(clean_actions: Mapping[int, list[Array]], rows: int) -> xr.Variable:
+    """Return the variance of each action entry over all steps of a row's clean run, NaN where nothing ran."""
+    width = max(actions[0].shape[1] for actions in clean_actions.values())
+    variance = np.full((rows, width), np.nan)
+    for row, actions in clean_actions.items():
+        stacked = np.concatenate(actions).astype(np.float64)
+        variance[row, : stacked.shape[1]] = stacked.var(axis=0)
+    attributes = {"long_name": "variance of the proposed actions of the clean run", "units": "1"}
+    return xr.Variable(("row", "action_entry"), variance, attributes)
 
 
 def _collect_observed(row: dict[str, list[Any]], record: EpisodeRecord) -> None:

@@ -109,6 +109,8 @@ def test_every_planned_episode_is_recorded_with_its_key(whole_run: Path) -> None
     timeouts = data["reason"] == REASONS.index("timeout")
     assert timeouts.any()
     assert (data["steps"].values[timeouts.values] == 60).all()
+    actions = load_dataset(RunDirectory(whole_run).steps / "0000-baseline.nc")["proposed_action"].values
+    np.testing.assert_allclose(data["clean_action_variance"].values[0], actions.astype(float).var(axis=0))
     provenance = json.loads(data.attrs["provenance"])
     assert provenance["plan"]["name"] == "test"
     assert set(provenance["fingerprints"]) == {str(v) for v in set(data["fingerprint"].values.tolist())}
@@ -181,7 +183,17 @@ def test_a_killed_worker_costs_one_attempt_and_nothing_else(whole_run: Path, tmp
 def test_a_killed_driver_loses_nothing_that_was_recorded(whole_run: Path, tmp_path: Path) -> None:
     out, plan_file = tmp_path / "run", tmp_path / "plan.json"
     plan_file.write_text(make_plan().plan.to_json())
-    command = [sys.executable, "-m", "roep_gym", "evaluate", str(plan_file), "--out", str(out), "--workers", "2"]
+    command = [
+        sys.executable,
+        "-m",
+        "roep_gym",
+        "evaluate",
+        str(plan_file),
+        "--out",
+        str(out),
+        "--workers",
+        "2",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     journal = RunDirectory(out).journal
@@ -211,7 +223,8 @@ def _recorded(journal: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("fault", "reason"), [("nan", "invalid_execution"), ("shape", "invalid_execution"), ("text", "invalid_execution")]
+    ("fault", "reason"),
+    [("nan", "invalid_execution"), ("shape", "invalid_execution"), ("text", "invalid_execution")],
 )
 def test_a_malformed_answer_is_the_policys_failure(tmp_path: Path, fault: str, reason: str) -> None:
     plan = make_plan(arguments={"fault": fault}, conditions=["baseline"])
@@ -234,7 +247,9 @@ def test_an_exception_is_an_abort_that_is_retried_and_the_rest_goes_on(tmp_path:
     summary = evaluate(plan, tmp_path / "run", InProcess, Listen())
     episode = PlannedEpisode(0, "baseline", 0, 1)
     assert summary.incomplete == (episode,)
-    assert told == [(episode, "RuntimeError: the network fell over", retried) for retried in (True, True, False)]
+    assert told == [
+        (episode, "RuntimeError: the network fell over", retried) for retried in (True, True, False)
+    ]
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     assert data["success"].values.tolist() == [1, NOT_RUN, 1, 1, 1, 1]
     assert data["aborts"].values.tolist() == [0, 3, 0, 0, 0, 0]
@@ -254,7 +269,9 @@ def test_a_passing_fault_is_retried_with_the_same_seeds(tmp_path: Path, fault: s
         plan = make_plan(arguments=arguments, conditions=["baseline"])
         summary = evaluate(plan, tmp_path / name, lambda p: LocalExecutor(p, 1, stall_timeout=2.0))
         assert summary.recorded == 6
-        assert [re.escape(cause) in re.escape(abort.cause) for abort in summary.aborts] == [True] * bool(fault)
+        assert [re.escape(cause) in re.escape(abort.cause) for abort in summary.aborts] == [True] * bool(
+            fault
+        )
         return load_dataset(RunDirectory(tmp_path / name).dataset)
 
     faulty, sound = run("faulty", fault), run("sound", "")
@@ -329,7 +346,9 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
     planned, record = next(source.records())
     journal = Journal(tmp_path / "journal.sqlite", plan.digest)
     journal.add(planned, record)
-    later = type(record)({**record.summary, "wall_time": 99.0}, record.steps, record.frames, record.attributes)
+    later = type(record)(
+        {**record.summary, "wall_time": 99.0}, record.steps, record.frames, record.attributes
+    )
     assert record_digest(later) == record_digest(record)
     journal.add(planned, later)
     other = type(record)({**record.summary, "steps": 1}, record.steps, record.frames, record.attributes)
@@ -356,8 +375,14 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
         ({"episodes": 0}, "Expected episodes to be at least 1, got 0."),
         ({"frames": "some"}, "Unknown choice of frames 'some'."),
         ({"name": "a/b"}, "Expected a plan name without slashes"),
-        ({"models": [{"name": "a", "polcy": "random"}]}, "Unknown model field 'polcy'. Did you mean 'policy'?"),
-        ({"tasks": ["goal_stove"], "seed_groups": 6, "episodes": 10}, "Expected at most 50 episodes a condition"),
+        (
+            {"models": [{"name": "a", "polcy": "random"}]},
+            "Unknown model field 'polcy'. Did you mean 'policy'?",
+        ),
+        (
+            {"tasks": ["goal_stove"], "seed_groups": 6, "episodes": 10},
+            "Expected at most 50 episodes a condition",
+        ),
         ({"tasks": ["turn on the stove"]}, "names 3 tasks"),
     ],
 )
