@@ -1,6 +1,7 @@
 """The gate (protocol section 7): which claim the records of each row support, and which they withhold.
 
-`judge` runs everything on a Dataset and returns a `Judgement`. A status is a statement about records, and never a
+`judge` runs everything on a Dataset and returns a `Judgement`; `collect_evidence` and `decide` are its two halves, for
+whoever decides several times on the same evidence. A status is a statement about records, and never a
 recommendation of any kind.
 """
 
@@ -29,6 +30,8 @@ __all__ = [
     "NOT_COMPUTABLE",
     "PASS",
     "Judgement",
+    "collect_evidence",
+    "decide",
     "judge",
 ]
 
@@ -82,7 +85,25 @@ def judge(data: xr.Dataset, config: GateConfig | None = None) -> Judgement:
     Raises:
         InvalidInputError: The Dataset is not of the schema, or holds an episode twice.
     """
-    config = config or GateConfig()
+    evidence = collect_evidence(data, config or GateConfig())
+    return Judgement(
+        config=evidence.config,
+        integrity=evidence.integrity,
+        rates=evidence.rates,
+        harm=evidence.harm,
+        interventions=evidence.interventions,
+        floor=noise_floor(evidence.rates, tolerance=evidence.config.tolerance),
+        admission=evidence.admission,
+        verdicts=decide(evidence),
+    )
+
+
+def collect_evidence(data: xr.Dataset, config: GateConfig) -> Evidence:
+    """Compute what the checks read.
+
+    Raises:
+        InvalidInputError: The Dataset is not of the schema, or holds an episode twice.
+    """
     check_dataset(data)
     if data.attrs.get("records") not in ("native", "flat"):
         raise InvalidInputError(
@@ -90,7 +111,7 @@ def judge(data: xr.Dataset, config: GateConfig | None = None) -> Judgement:
         )
     aligned = align(data)
     rates = condition_rates(aligned, confidence=config.confidence)
-    evidence = Evidence(
+    return Evidence(
         data=data,
         config=config,
         integrity=pair_integrity(aligned),
@@ -100,20 +121,10 @@ def judge(data: xr.Dataset, config: GateConfig | None = None) -> Judgement:
         admission=admit(data, rates, config),
         shield=shield_exists(data),
     )
-    return Judgement(
-        config=config,
-        integrity=evidence.integrity,
-        rates=rates,
-        harm=evidence.harm,
-        interventions=evidence.interventions,
-        floor=noise_floor(rates, tolerance=config.tolerance),
-        admission=evidence.admission,
-        verdicts=_verdicts(evidence),
-    )
 
 
-def _verdicts(evidence: Evidence) -> xr.Dataset:
-    """Evaluate the checks and let the first one that is not satisfied decide."""
+def decide(evidence: Evidence) -> xr.Dataset:
+    """Evaluate the checks and let the first one that is not satisfied decide: the `verdicts` of a `Judgement`."""
     outcomes = [check.evaluate(evidence) for check in CHECKS]
     value = np.stack([outcome.value for outcome in outcomes], axis=1)
     passes = np.stack([outcome.passes for outcome in outcomes], axis=1)

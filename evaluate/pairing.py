@@ -1,8 +1,8 @@
 """Pairs of episodes: the same episode under two conditions of a row.
 
 `align` lays the episodes out as a table of pairing keys by conditions, on which every later step works without
-a loop over episodes. `PAIRS` are the pairs that are compared, `paired` says where both partners exist, and
-`pair_integrity` counts support, mismatched keys and what stands beside them.
+a loop over episodes. `pairing_keys` numbers the keys, `PAIRS` are the pairs that are compared, `paired` says where both
+partners exist, and `pair_integrity` counts support, mismatched keys and what stands beside them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from roep_gym.typing import Array, BoolArray, IntArray
 __all__ = [
     "GATE_PAIRS",
     "PAIRS",
+    "Keys",
     "Pair",
     "align",
     "count_by_row",
     "pair_integrity",
     "paired",
+    "pairing_keys",
     "shield_exists",
 ]
 
@@ -61,12 +63,33 @@ PAIRS: tuple[Pair, ...] = (*GATE_PAIRS, Pair("mild", "mild_clone"), Pair("strong
 _ALIGNED = (
     "success",
     "reason",
+    "steps",
+    "max_abs_action",
     "unsafe_attempts",
     "intervention_steps",
     "scene_hash",
     "fingerprint",
     "aborts",
 )
+
+
+class Keys(NamedTuple):
+    """The pairing keys of a Dataset, numbered in the order of row, seed group, episode.
+
+    Attributes:
+        code: Number of each episode's key (episode,).
+        first: An episode of each key (key,).
+    """
+
+    code: IntArray
+    first: IntArray
+
+
+def pairing_keys(data: xr.Dataset) -> Keys:
+    """Number the pairing keys of a Dataset; episodes with the same number are partners."""
+    columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}
+    code = pd.DataFrame(columns).groupby(list(columns), sort=True).ngroup().to_numpy()
+    return Keys(code, np.unique(code, return_index=True)[1])
 
 
 def align(data: xr.Dataset) -> xr.Dataset:
@@ -77,9 +100,10 @@ def align(data: xr.Dataset) -> xr.Dataset:
 
     Returns:
         A Dataset with the dimensions `key` (sorted by row, seed group, episode), `condition` (all known ones) and
-        `row`. Along (key, condition): `planned` and `run` (bool), the outcomes `success`, `reason`,
-        `unsafe_attempts`, `intervention_steps`, `scene_hash`, `fingerprint`, `aborts`, and `unsafe`: 1 with an unsafe
-        attempt, 0 without one, -1 where it was not observed. Coordinates of `key`: `row_index`, `seed_group`.
+        `row`. Along (key, condition): `planned` and `run` (bool), the outcomes `success`, `reason`, `steps`,
+        `max_abs_action`, `unsafe_attempts`, `intervention_steps`, `scene_hash`, `fingerprint`, `aborts`, and `unsafe`:
+        1 with an unsafe attempt, 0 without one, -1 where it was not observed. Coordinates of `key`: `row_index` and
+        the pairing key.
 
     Raises:
         InvalidInputError: An episode stands twice.
@@ -89,9 +113,7 @@ def align(data: xr.Dataset) -> xr.Dataset:
     code_of = np.array([names.index(label) for label in labels], dtype=np.int64)
     condition = code_of[data["condition_index"].values]
     columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}
-    groups = pd.DataFrame(columns).groupby(list(columns), sort=True)
-    key = groups.ngroup().to_numpy()
-    first = np.unique(key, return_index=True)[1]
+    key, first = pairing_keys(data)
 
     slot = key * len(names) + condition
     if np.unique(slot).size < slot.size:
@@ -113,8 +135,7 @@ def align(data: xr.Dataset) -> xr.Dataset:
         },
         coords={
             "condition": ("condition", np.asarray(names, dtype=object)),
-            "row_index": ("key", columns["row_index"][first].astype(np.int64)),
-            "seed_group": ("key", columns["seed_group"][first].astype(np.int64)),
+            **{name: ("key", values[first].astype(np.int64)) for name, values in columns.items()},
             **{name: data[name] for name in ("model", "suite", "task")},
         },
     )
