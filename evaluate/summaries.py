@@ -1,7 +1,7 @@
 """Summaries over the tasks of a model and suite: arithmetic means of task-level values, never pooled episodes.
 
-`model_suite_summary` holds the columns of the paper's Table 4 and of the clone columns of Table A6, `status_counts`
-those of Table A3, `harm_support` those of Table A4.
+`model_suite_summary` holds the columns of the paper's Table 4 and of the clone columns of Table A6, `model_summary`
+the same over all tasks of a model, `status_counts` those of Table A3, `harm_support` those of Table A4.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import xarray as xr
 from roep_gym.evaluate.gate import LABELS, Judgement
 from roep_gym.typing import Array
 
-__all__ = ["harm_support", "model_suite_summary", "status_counts"]
+__all__ = ["harm_support", "model_suite_summary", "model_summary", "status_counts"]
 
 _FULL = "full given perturb"
 
@@ -28,6 +28,15 @@ def model_suite_summary(judgement: Judgement) -> xr.Dataset:
         `mild_clone_difference`, `strong_clone_difference`; each over the tasks where it is defined, whose number is
         `<name>_n`. `rows_effect_above_floor` counts |Delta SR| > F_SR, strictly.
     """
+    return _summary(judgement, ("model", "suite"))
+
+
+def model_summary(judgement: Judgement) -> xr.Dataset:
+    """Return what `model_suite_summary` does, over all tasks of each model; `group` has the coordinate `model`."""
+    return _summary(judgement, ("model",))
+
+
+def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
     rate = judgement.rates["rate"]
     floor = judgement.floor.sel(outcome="success")
     harm = judgement.harm.sel(pair=_FULL, aggregation="seed_macro")
@@ -46,7 +55,7 @@ def model_suite_summary(judgement: Judgement) -> xr.Dataset:
         "mild_clone_difference": floor["mild_difference"],
         "strong_clone_difference": floor["strong_difference"],
     }
-    groups, code, first = _groups(judgement)
+    groups, code, first = _groups(judgement, by)
     result = xr.Dataset(coords=groups)
     result["tasks"] = ("group", np.bincount(code), {"long_name": "tasks"})
     for name, variable in values.items():
@@ -72,7 +81,7 @@ def model_suite_summary(judgement: Judgement) -> xr.Dataset:
 
 def status_counts(judgement: Judgement) -> xr.Dataset:
     """Return how many rows of each model and suite have each trace label, along (`group`, `trace_label`)."""
-    groups, code, first = _groups(judgement)
+    groups, code, first = _groups(judgement, ("model", "suite"))
     labels = judgement.verdicts["trace_label"].values
     counts = np.stack([np.bincount(code, labels == label, minlength=first.size) for label in LABELS], axis=1)
     return xr.Dataset(
@@ -112,14 +121,9 @@ def harm_support(judgement: Judgement) -> xr.Dataset:
     )
 
 
-def _groups(judgement: Judgement) -> tuple[dict[str, tuple[str, Array]], Array, Array]:
+def _groups(judgement: Judgement, by: tuple[str, ...]) -> tuple[dict[str, tuple[str, Array]], Array, Array]:
     """Return coordinates of the groups, the group of each row, and the first row of each group."""
-    model, suite = judgement.verdicts["model"].values, judgement.verdicts["suite"].values
-    code = (
-        pd.DataFrame({"model": model, "suite": suite})
-        .groupby(["model", "suite"], sort=False)
-        .ngroup()
-        .to_numpy()
-    )
+    columns = {name: judgement.verdicts[name].values for name in by}
+    code = pd.DataFrame(columns).groupby(list(by), sort=False).ngroup().to_numpy()
     first = np.unique(code, return_index=True)[1]
-    return {"model": ("group", model[first]), "suite": ("group", suite[first])}, code, first
+    return {name: ("group", values[first]) for name, values in columns.items()}, code, first
