@@ -61,7 +61,7 @@ class RuntimeContract:
     checkpoint_source: str | None = None
     checkpoint_revision: str | None = None
     runtime_bridge: str | None = None
-    cameras: list[str] | None = None
+    cameras: list[str] | str | None = None
     resolution: int | str | None = None
     rotation: str | None = None
     crop: str | None = None
