@@ -1,4 +1,4 @@
-"""From the journal to the files of a run: the episode Dataset, the step Datasets, the stored frames.
+"""From the journal to the files of a run: the episode Dataset and the step Datasets.
 
 `build_dataset` makes what judging reads, `build_steps` one Dataset of steps a row and condition (a contiguous ragged
 array: `row_size` steps for each episode, CF conventions chapter 9), `write_run` writes all of it.
@@ -6,7 +6,6 @@ array: `row_size` steps for each episode, CF conventions chapter 9), `write_run`
 
 from __future__ import annotations
 
-import io
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,6 @@ import numpy as np
 import xarray as xr
 
 from roep_gym import contracts, fingerprint
-from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.flat_tables import write_tables
 from roep_gym.evaluate.journal import Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
@@ -53,7 +51,7 @@ _STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
-    """Write the run's Dataset, flat tables, step Datasets and frames from its journal.
+    """Write the run's Dataset, flat tables and step Datasets from its journal.
 
     Raises:
         RoepError: A file cannot be written; the journal still holds everything.
@@ -63,11 +61,9 @@ def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
     write_tables(data, run.root)
     for row in plan.rows:
         for condition in plan.conditions:
-            records = list(journal.records(row.index, condition.name, frames=plan.plan.frames != "none"))
+            records = list(journal.records(row.index, condition.name))
             if records:
-                name = f"{row.index:04d}-{condition.name}"
-                save_dataset(build_steps(records), run.steps / f"{name}.nc")
-                _write_frames(run, name, records)
+                save_dataset(build_steps(records), run.steps / f"{row.index:04d}-{condition.name}.nc")
 
 
 def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr.Dataset:
@@ -169,17 +165,6 @@ def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.D
             flag_values=list(range(len(attributes[name]))), flag_meanings=" ".join(attributes[name])
         )
     return data
-
-
-def _write_frames(
-    run: RunDirectory, name: str, records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]
-) -> None:
-    for planned, record in records:
-        path = run.frames / f"{name}-{planned.seed_group}-{planned.episode}.npz"
-        if record.frames and not path.exists():
-            buffer = io.BytesIO()
-            np.savez_compressed(buffer, **record.frames)  # type: ignore[arg-type]
-            write_atomically(path, buffer.getvalue())
 
 
 def _action_variance(clean_actions: Mapping[int, list[Array]], rows: int) -> xr.Variable:

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.dataset import write_run
+from roep_gym.evaluate.frames import write_frames
 from roep_gym.evaluate.journal import Abort, Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.run_directory import RunDirectory
@@ -178,6 +179,7 @@ class _Session:
     def _take(self, result: WorkResult) -> None:
         planned = result.item.planned
         if result.record is not None:
+            write_frames(self._run, planned, result.record)
             self._journal.add(planned, result.record)
             self._failed_in_succession[planned.row] = 0
             self._done.add(planned)

@@ -29,7 +29,7 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS episodes (
     row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER,
-    digest TEXT NOT NULL, summary TEXT NOT NULL, attributes TEXT NOT NULL, steps BLOB NOT NULL, frames BLOB,
+    digest TEXT NOT NULL, summary TEXT NOT NULL, attributes TEXT NOT NULL, steps BLOB NOT NULL,
     PRIMARY KEY (row, condition, seed_group, episode)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS aborts (
@@ -77,7 +77,7 @@ class Journal:
             )
 
     def add(self, planned: PlannedEpisode, record: EpisodeRecord) -> None:
-        """Store the record of a finished episode; when this returns it is on disk.
+        """Store the record of a finished episode without its frames; when this returns it is on disk.
 
         Raises:
             RecordConflictError: The episode has a different record already.
@@ -99,9 +99,8 @@ class Journal:
             json.dumps(record.summary, sort_keys=True),
             json.dumps(record.attributes, sort_keys=True),
             _pack(record.steps),
-            _pack(record.frames) if record.frames else None,
         )
-        self._write("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
+        self._write("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def add_abort(self, planned: PlannedEpisode, cause: str, detail: str) -> None:
         """Store an aborted attempt."""
@@ -113,24 +112,22 @@ class Journal:
         return {PlannedEpisode(*row) for row in self._connection.execute(query)}
 
     def records(
-        self, row: int | None = None, condition: str | None = None, *, frames: bool = False
+        self, row: int | None = None, condition: str | None = None
     ) -> Iterator[tuple[PlannedEpisode, EpisodeRecord]]:
         """Yield episodes with their records in the order of row, condition, seed group, episode.
 
         Args:
             row: Only this row.
             condition: Only this condition.
-            frames: Whether the stored frames are read, too.
         """
-        columns = f"summary, attributes, steps, {'frames' if frames else 'NULL'}"
-        query = f"SELECT row, condition, seed_group, episode, {columns} FROM episodes"
+        query = "SELECT row, condition, seed_group, episode, summary, attributes, steps FROM episodes"
         where = [
             name for name, value in (("row = ?", row), ("condition = ?", condition)) if value is not None
         ]
         if where:
             query += " WHERE " + " AND ".join(where)
         query += " ORDER BY row, condition, seed_group, episode"
-        for *key, summary, attributes, steps, images in self._connection.execute(
+        for *key, summary, attributes, steps in self._connection.execute(
             query, [value for value in (row, condition) if value is not None]
         ):
             yield (
@@ -138,7 +135,6 @@ class Journal:
                 EpisodeRecord(
                     summary=json.loads(summary),
                     steps=_unpack(steps),
-                    frames=_unpack(images) if images is not None else {},
                     attributes=json.loads(attributes),
                 ),
             )

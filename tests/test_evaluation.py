@@ -25,8 +25,8 @@ from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mappi
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
 from roep_gym.evaluate.storage import load_dataset
-from roep_gym.evaluate.worker import EpisodeWorker
 from roep_gym.evaluate.work import WorkItem, WorkResult
+from roep_gym.evaluate.worker import EpisodeWorker
 
 TESTS = Path(__file__).parent
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
