@@ -49,8 +49,9 @@ _IDENTITY = {
     **{name: Column("name") for name in _ROW_KEY},
     "condition": Column("name", known=tuple(CONDITIONS)),
     "run_id": Column("name"),
-    **{name: _integer("int32") for name in ("seed_group", "episode", "init_state")},
-    "env_seed": _integer("int64"),
+    **{name: _integer("int32") for name in ("seed_group", "episode")},
+    "init_state": _integer("int32", optional=True),
+    "env_seed": _integer("int64", optional=True),
 }
 _EPISODE_COLUMNS = {
     **_IDENTITY,
@@ -97,6 +98,8 @@ def read_tables(
     Without a manifest the plan is the configured budget: every seed group and episode of the four unshielded main
     conditions, of `recovery` and `full` where a shield was trained, and of every further condition with a line
     (bootstrap conditions, whose size is free, as they stand). A line with the reason `aborted` counts as not run.
+    What was not recorded stays empty: without `init_state` or `env_seed` an episode has no partner in any other
+    condition, and without `steps` the logs are not complete.
 
     Args:
         episodes: Path of `episodes.csv`.
@@ -163,10 +166,9 @@ def _refuse_contradictions(table: Table) -> None:
     reason = frame["reason"].astype(object)
     aborted = (reason == _ABORTED).to_numpy()
     success, steps = frame["success"].to_numpy(), frame["steps"].to_numpy()
-    for name, values in {"success": success, "steps": steps}.items():
-        table.refuse(
-            ~aborted & (values == NOT_RUN), f"{name} is empty; fill it in, or give the reason 'aborted'"
-        )
+    table.refuse(
+        ~aborted & (success == NOT_RUN), "success is empty; fill it in, or give the reason 'aborted'"
+    )
     table.refuse(
         (success == 1) != (reason == "success").to_numpy(),
         "success {success} contradicts the reason {reason!r}; correct one of the two",
@@ -177,7 +179,7 @@ def _refuse_contradictions(table: Table) -> None:
     )
     for name in ("intervention_steps", "unsafe_attempts"):
         table.refuse(
-            ~aborted & (frame[name].to_numpy() > steps),
+            ~aborted & (steps != NOT_RUN) & (frame[name].to_numpy() > steps),
             f"{name} {{{name}}} exceeds steps {{steps}}; expected at most that",
         )
     interventions, refusals = frame["intervention_steps"].to_numpy(), frame["refusals"].to_numpy()
@@ -341,6 +343,8 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
     for name in ("seed_group", "episode", "init_state", "env_seed"):
         identity[name] = data["episode_index" if name == "episode" else name].values
     episodes = pd.DataFrame(identity)
+    for name in ("init_state", "env_seed"):
+        episodes[name] = _blank_where_not_recorded(episodes[name])
     manifest = episodes.copy()
     for name in [name for name in _EPISODE_COLUMNS if name not in _IDENTITY]:
         episodes[name] = data[name].values
@@ -355,15 +359,14 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
     for name, values in _extra(data, "episode_extra_").items():
         episodes[name] = values
     present = (data["success"].values != NOT_RUN) | aborted
-    named = [name for name, column in _EPISODE_COLUMNS.items() if column.optional]
     episodes = episodes[present]
-    for name in named:
-        episodes[name] = episodes[name].astype("Int64").mask(episodes[name] == NOT_RUN)
+    for name in [
+        name for name, column in _EPISODE_COLUMNS.items() if column.optional and name not in _IDENTITY
+    ]:
+        episodes[name] = _blank_where_not_recorded(episodes[name])
 
     rows = pd.DataFrame({name: data[name].values for name in _ROW_COLUMNS})
-    rows["risk_positive_episodes"] = (
-        rows["risk_positive_episodes"].astype("Int64").mask(rows["risk_positive_episodes"] == NOT_RUN)
-    )
+    rows["risk_positive_episodes"] = _blank_where_not_recorded(rows["risk_positive_episodes"])
     for name in _FURTHER_ROW_COLUMNS:
         if (data[name].values != ROW_VARIABLES[name].fill).any():
             rows[name] = data[name].values
@@ -372,6 +375,11 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
     for file, frame in ((EPISODES, episodes), (ROWS, rows), (MANIFEST, manifest)):
         with replacing(directory / file) as temporary:
             frame.to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _blank_where_not_recorded(values: pd.Series) -> pd.Series:
+    """Return integers in which `NOT_RUN` becomes an empty cell."""
+    return values.astype("Int64").mask(values == NOT_RUN)
 
 
 def _variable(data: xr.Dataset, column: str) -> Array:

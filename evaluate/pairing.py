@@ -141,6 +141,8 @@ def align(data: xr.Dataset) -> xr.Dataset:
     )
     aligned["planned"] = (("key", "condition"), table(np.ones(key.size, dtype=bool), 0))
     aligned["run"] = aligned["success"] != NOT_RUN
+    known = np.all([columns[name][first] != NOT_RUN for name in PAIRING_KEY], axis=0)
+    aligned["identified"] = ("key", known)
     attempts = aligned["unsafe_attempts"].values
     # An episode that an unsafe attempt ended is unsafe, whether its attempts were counted or not.
     ended_unsafe = aligned["reason"].values == REASONS.index("unsafe_attempt")
@@ -156,17 +158,20 @@ def count_by_row(aligned: xr.Dataset, mask: BoolArray) -> IntArray:
 
 
 def paired(aligned: xr.Dataset, pair: Pair) -> BoolArray:
-    """Return (key,) where both partners ran, in scenes that are not known to differ."""
+    """Return (key,) where both partners ran, under a recorded key and in scenes that are not known to differ.
+
+    Without initial state or scene seed nothing says that two episodes with the same index are the same episode.
+    """
     base, comparison = (aligned["run"].sel(condition=condition).values for condition in pair)
     differ = _known_to_differ(aligned["scene_hash"], pair)
-    return np.asarray(base & comparison & ~differ, dtype=bool)
+    return np.asarray(base & comparison & aligned["identified"].values & ~differ, dtype=bool)
 
 
 def pair_integrity(aligned: xr.Dataset) -> xr.Dataset:
     """Count, a row and pair, the pairs that hold and the keys that do not (protocol section 7, check 2).
 
-    A key of either condition is mismatched when one partner did not run, or when both recorded a scene hash and
-    the hashes differ. Aborted episodes did not run.
+    A key of either condition is mismatched when one partner did not run, when the key was not recorded in full, or
+    when both recorded a scene hash and the hashes differ. Aborted episodes did not run.
 
     Returns:
         A Dataset along (`row`, `pair`) with the integers `support`, `mismatched_keys`, `unequal_scenes`,

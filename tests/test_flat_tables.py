@@ -184,6 +184,29 @@ def test_absent_episode_is_planned_with_the_key_of_its_row(tables):
     assert np.isnan(data["max_abs_action"][at])
 
 
+def test_what_was_not_recorded_stays_empty_and_closes_its_check(tables, tmp_path):
+    data = tables.change(2, steps="", init_state="").change(3, env_seed="").read()
+    assert [int(data[n][0]) for n in ("success", "steps", "init_state", "env_seed")] == [1, -1, -1, 0]
+    assert int(data["env_seed"][1]) == -1
+    judged = judge(data)
+    assert (
+        judged.admission["why"].sel(requirement="C_log").item() == "1 baseline episodes without a step count"
+    )
+    # Each of the two keys stands alone, and so does what it left behind in the other conditions.
+    assert judged.integrity["support"].sel(pair="perturb given baseline").item() == 2
+    assert judged.integrity["mismatched_keys"].sel(pair="perturb given baseline").item() == 4
+    write_tables(data, tmp_path / "again")
+    again = read_tables(*(tmp_path / "again" / name for name in ("episodes.csv", "rows.csv", "manifest.csv")))
+    assert again.identical(data)
+
+
+def test_equal_keys_without_a_scene_seed_are_no_pairs(tables):
+    tables.episodes["env_seed"] = ""
+    judged = judge(tables.read())
+    assert (judged.integrity["support"] == 0).all()
+    assert judged.integrity["mismatched_keys"].sel(pair="full given perturb").item() == 4
+
+
 def test_condition_without_a_line_is_planned_where_it_must_run(tables):
     tables.episodes = tables.episodes[~tables.episodes["condition"].isin(["baseline_clone", "recovery"])]
     assert tables.read()["condition"].values.tolist() == list(CONDITIONS)
@@ -246,7 +269,6 @@ def test_contract_note_resolves(tables, status, note, unresolved):
         ({"success": 2}, "Expected success to be a number in 0..1, got 2."),
         ({"success": True}, "Expected success to be an integer, got 'True'."),
         ({"success": ""}, "success is empty; fill it in, or give the reason 'aborted'."),
-        ({"steps": ""}, "steps is empty; fill it in, or give the reason 'aborted'."),
         ({"steps": 0}, "steps 0 is impossible for the reason 'success'; expected at least 1."),
         ({"steps": -5}, "Expected steps to be a number in 0..2147483647, got -5."),
         ({"steps": 3e9}, "Expected steps to be a number in 0..2147483647, got 3000000000."),
@@ -259,7 +281,6 @@ def test_contract_note_resolves(tables, status, note, unresolved):
         ({"seed_group": ""}, "Expected seed_group to be an integer, got an empty cell."),
         ({"seed_group": -1}, "Expected seed_group to be a number in 0..2147483647, got -1."),
         ({"env_seed": 2**63}, "Expected env_seed to be an integer of at most 63 bits, got '9223372036854775808'."),
-        ({"env_seed": ""}, "Expected env_seed to be an integer, got an empty cell."),
         ({"run_id": ""}, "Expected run_id to be a name, got an empty cell."),
         ({"run_id": "other"}, "a second run id 'other' in 'baseline'; one execution of a condition has one run id."),
         ({"task": "u"}, "the row m, s, u has no line in rows.csv; add its line."),
