@@ -126,9 +126,8 @@ class PolicyContractTests(ABC):
 
     def test_interleaved_episodes_answer_as_alone(self) -> None:
         """Two open episodes do not influence each other."""
-        alone = [self._run(self.make_policy(), [number])[0] for number in (0, 1)]
-        together = self._run(self.make_policy(), [0, 1])
-        self._assert_equal(alone, together)
+        alone = [self._run_new([number])[0] for number in (0, 1)]
+        self._assert_equal(alone, self._run_new([0, 1]))
 
     def test_nothing_survives_an_episode(self) -> None:
         """An episode that is run again, after others and after an abandoned attempt, gets the same chunks."""
@@ -145,9 +144,7 @@ class PolicyContractTests(ABC):
     def test_batch_equals_single_calls(self) -> None:
         """Episodes that are asked about in one call get what they get one by one."""
         numbers = [0, 1, 2]
-        self._assert_equal(
-            self._run(self.make_policy(), numbers), self._run(self.make_policy(), numbers, batched=True)
-        )
+        self._assert_equal(self._run_new(numbers), self._run_new(numbers, batched=True))
 
     def test_no_inputs_no_chunks(self) -> None:
         """An empty call is answered by nothing."""
@@ -161,6 +158,14 @@ class PolicyContractTests(ABC):
         policy.begin(self.make_episode(0))
         policy.close()
         policy.close()
+
+    def _run_new(self, numbers: Sequence[int], *, batched: bool = False) -> list[list[Array]]:
+        """Run episodes side by side on a policy of their own."""
+        policy = self.make_policy()
+        try:
+            return self._run(policy, numbers, batched=batched)
+        finally:
+            policy.close()
 
     def _run(self, policy: Policy, numbers: Sequence[int], *, batched: bool = False) -> list[list[Array]]:
         """Run episodes side by side and return the chunks of each."""

@@ -1,0 +1,197 @@
+"""What a policy server of openpi is sent: presets for published checkpoints, and the request of one decision.
+
+`OpenPIPreset` ties the keys of a request to our observations and declares the runtime contract; `PRESETS` holds those
+of the published LIBERO checkpoints and "custom" for a server of one's own. `resize_with_pad`, `rotated_180` and
+`axis_angle` are the conversions of openpi's LIBERO client (`examples/libero/main.py`, `image_tools.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from roep_gym.contracts import RuntimeContract
+from roep_gym.error import InvalidInputError
+from roep_gym.policies.base import PolicyEpisode, PolicyInput
+from roep_gym.typing import Array, FloatArray
+
+__all__ = ["PRESETS", "OpenPIPreset", "axis_angle", "build_request", "resize_with_pad", "rotated_180"]
+
+REQUEST_SIZE = 224
+STATE_LAYOUT = "eef_pos(3) eef_axis_angle(3) gripper_qpos(2)"
+
+
+@dataclass(frozen=True)
+class OpenPIPreset:
+    """What one kind of checkpoint is sent, and the runtime it was built for.
+
+    Attributes:
+        contract: The declared runtime.
+        images: Camera by request key.
+        image_size: Height and width of the rendered frames, in pixels.
+        state_key: Request key of the state vector (8,); empty: it is not sent.
+    """
+
+    contract: RuntimeContract
+    images: Mapping[str, str] = field(default_factory=dict)
+    image_size: int = 128
+    state_key: str = ""
+
+
+_PI05_LIBERO = OpenPIPreset(
+    contract=RuntimeContract(
+        checkpoint_source="gs://openpi-assets/checkpoints/pi05_libero",
+        runtime_bridge="openpi-websocket",
+        cameras=["agentview", "robot0_eye_in_hand"],
+        resolution=256,
+        rotation="rotated_180",
+        crop="none",
+        resize="pad_bilinear_224",
+        encoding="none",
+        prompt_format="{instruction}",
+        proprio_layout=STATE_LAYOUT,
+        control_mode="relative",
+        action_scale="none",
+        action_clip="none",
+        unnorm_key="n/a",
+        gripper_sign="-1 open, +1 close",
+        eef_orientation="axis_angle",
+        chunk_length=10,
+        executed_steps=5,
+        replan_after_intervention=False,
+        precision="bfloat16",
+        settle_steps=10,
+        suite="any",
+        mujoco="3.2.3",
+        robosuite="1.4.1",
+    ),
+    images={"observation/image": "agentview", "observation/wrist_image": "robot0_eye_in_hand"},
+    image_size=256,
+    state_key="observation/state",
+)
+
+PRESETS: Mapping[str, OpenPIPreset] = {
+    "pi05_libero": _PI05_LIBERO,
+    "pi0_libero": replace(
+        _PI05_LIBERO,
+        contract=replace(
+            _PI05_LIBERO.contract,
+            checkpoint_source="gs://openpi-assets/checkpoints/pi0_libero",
+            chunk_length=50,
+        ),
+    ),
+    "pi0_fast_libero": replace(
+        _PI05_LIBERO,
+        contract=replace(
+            _PI05_LIBERO.contract, checkpoint_source="gs://openpi-assets/checkpoints/pi0_fast_libero"
+        ),
+    ),
+    "custom": OpenPIPreset(
+        contract=RuntimeContract(runtime_bridge="openpi-websocket", prompt_format="{instruction}")
+    ),
+}
+
+
+def build_request(
+    preset: OpenPIPreset,
+    episode: PolicyEpisode,
+    given: PolicyInput,
+    *,
+    extra_keys: Mapping[str, str],
+    send_episode: bool,
+) -> dict[str, Any]:
+    """Return the request of one decision.
+
+    Args:
+        preset: Which images and state are sent.
+        episode: The episode of the decision.
+        given: The decision.
+        extra_keys: Observation by further request keys; sent as they are.
+        send_episode: Whether the episode's key, seed, step and field names are sent under "episode".
+
+    Raises:
+        InvalidInputError: The observation lacks something that is to be sent.
+    """
+    request: dict[str, Any] = {
+        key: resize_with_pad(rotated_180(_entry(given, f"{camera}_image")), REQUEST_SIZE)
+        for key, camera in preset.images.items()
+    }
+    if preset.state_key:
+        request[preset.state_key] = _state(episode, given)
+    request["prompt"] = given.instruction
+    request.update((key, _entry(given, name)) for key, name in extra_keys.items())
+    if send_episode:
+        request["episode"] = {
+            "key": episode.key,
+            "seed": episode.seed,
+            "step": given.step,
+            "suite": episode.suite,
+            "task": episode.task,
+            "instruction": episode.instruction,
+            "fields": {name: list(fields) for name, fields in episode.fields.items()},
+        }
+    return request
+
+
+def rotated_180(frame: Array) -> Array:
+    """Turn an upright frame (H, W, ...) into LIBERO's raw frame turned by 180 degrees.
+
+    The raw frame has the rows of the upright one in reverse order. Turning it by 180 degrees reverses rows and columns,
+    so that the rows are upright again and the columns are mirrored.
+    """
+    return np.ascontiguousarray(frame[:, ::-1])
+
+
+def resize_with_pad(frame: Array, size: int) -> Array:
+    """Scale a uint8 frame (H, W, 3) to fit into (size, size, 3), bilinear, and pad it evenly with black."""
+    height, width = frame.shape[:2]
+    if (height, width) == (size, size):
+        return frame
+    ratio = max(height, width) / size
+    inner_height, inner_width = int(height / ratio), int(width / ratio)
+    scaled = Image.fromarray(frame).resize((inner_width, inner_height), resample=Image.Resampling.BILINEAR)
+    padded = np.zeros((size, size, frame.shape[2]), dtype=np.uint8)
+    top, left = (size - inner_height) // 2, (size - inner_width) // 2
+    padded[top : top + inner_height, left : left + inner_width] = np.asarray(scaled)
+    return padded
+
+
+def axis_angle(quaternion: FloatArray) -> FloatArray:
+    """Return the rotation vector (3,) of a quaternion xyzw, with its angle in [0, 2 pi] as robosuite has it.
+
+    A quaternion and its antipode give different vectors: the checkpoints were trained on this form.
+    """
+    w = min(max(float(quaternion[3]), -1.0), 1.0)
+    sine = math.sqrt(1.0 - w * w)
+    if math.isclose(sine, 0.0):
+        return np.zeros(3)
+    return np.asarray(quaternion[:3], dtype=np.float64) * 2.0 * math.acos(w) / sine
+
+
+def _state(episode: PolicyEpisode, given: PolicyInput) -> FloatArray:
+    values = dict(
+        zip(episode.fields.get("proprio", ()), _entry(given, "proprio").astype(np.float64), strict=True)
+    )
+    try:
+        position = [values[f"eef_pos_{axis}"] for axis in "xyz"]
+        rotation = axis_angle(np.array([values[f"eef_quat_{axis}"] for axis in "xyzw"]))
+        gripper = [values["gripper_qpos_0"], values["gripper_qpos_1"]]
+    except KeyError as error:
+        raise InvalidInputError(
+            f"Expected the entry {error} in the observation proprio, got {sorted(values)}."
+        ) from error
+    return np.concatenate([position, rotation, gripper])
+
+
+def _entry(given: PolicyInput, name: str) -> Array:
+    if name not in given.observation:
+        raise InvalidInputError(
+            f"Expected the observation {name!r}, got {sorted(given.observation)}; "
+            "make the environment with what the policy asks for."
+        )
+    return given.observation[name]

@@ -1,0 +1,139 @@
+"""What a server of openpi is sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.spatial.transform import Rotation
+
+from roep_gym.error import InvalidInputError
+from roep_gym.policies.base import PolicyEpisode, PolicyInput
+from roep_gym.policies.openpi_request import (
+    PRESETS,
+    axis_angle,
+    build_request,
+    resize_with_pad,
+    rotated_180,
+)
+
+FIELDS = {
+    "proprio": (
+        "joint_pos_0",
+        *(f"eef_pos_{a}" for a in "xyz"),
+        *(f"eef_quat_{a}" for a in "xyzw"),
+        "gripper_qpos_0",
+        "gripper_qpos_1",
+    )
+}
+EPISODE = PolicyEpisode("run/0/3", "libero_goal", "turn_on_the_stove", "turn on the stove", 7, FIELDS)
+
+
+def given(**entries: Any) -> PolicyInput:
+    draw = np.random.default_rng(0)
+    observation = {
+        "proprio": np.array([9, 0.1, 0.2, 0.3, 1, 0, 0, 0, 0.04, -0.04], dtype=np.float32),
+        "agentview_image": draw.integers(0, 256, (256, 256, 3), dtype=np.uint8),
+        "robot0_eye_in_hand_image": draw.integers(0, 256, (256, 256, 3), dtype=np.uint8),
+        **entries,
+    }
+    return PolicyInput("run/0/3", 5, "turn on the stove", observation)
+
+
+def test_published_rotation_is_a_mirror_of_the_upright_frame():
+    raw = np.arange(3 * 4 * 3, dtype=np.uint8).reshape(3, 4, 3)  # as LIBERO renders: rows bottom-up
+    upright = raw[::-1]
+    published = raw[::-1, ::-1]
+    np.testing.assert_array_equal(rotated_180(upright), published)
+    assert not np.array_equal(rotated_180(upright), upright[::-1, ::-1])
+    assert rotated_180(upright).flags.c_contiguous
+
+
+@pytest.mark.parametrize("shape", [(256, 256), (128, 128), (100, 200), (480, 640), (37, 11), (224, 224)])
+def test_resize_agrees_with_openpis_own_package(shape: tuple[int, int]):
+    theirs = pytest.importorskip("openpi_client.image_tools", reason="needs the extra 'servers'")
+    frame = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(resize_with_pad(frame, 224), theirs.resize_with_pad(frame, 224, 224))
+
+
+def test_resize_pads_evenly_with_black():
+    resized = resize_with_pad(np.full((100, 200, 3), 255, dtype=np.uint8), 224)
+    assert (resized[:56] == 0).all()
+    assert (resized[168:] == 0).all()
+    assert (resized[56:168] == 255).all()
+
+
+@pytest.mark.parametrize("vector", [[0.3, -0.2, 0.1], [0, 0, 3.0], [-1.2, 2.0, 0.4]])
+def test_axis_angle_of_a_rotation(vector: list[float]):
+    quaternion = Rotation.from_rotvec(vector).as_quat(canonical=True)
+    np.testing.assert_allclose(axis_angle(quaternion), vector, atol=1e-12)
+
+
+def test_axis_angle_does_not_flip_the_antipode():
+    quaternion = -Rotation.from_rotvec([0, 0, 1.0]).as_quat(canonical=True)
+    np.testing.assert_allclose(axis_angle(quaternion), [0, 0, -(2 * np.pi - 1.0)], atol=1e-12)
+
+
+@pytest.mark.parametrize("w", [1.0, -1.0, 1.0000001])
+def test_axis_angle_of_no_rotation_leaves_its_input(w: float):
+    quaternion = np.array([0.0, 0.0, 0.0, w])
+    np.testing.assert_array_equal(axis_angle(quaternion), np.zeros(3))
+    assert quaternion[3] == w
+
+
+def test_request_of_a_libero_checkpoint():
+    decision = given()
+    request = build_request(PRESETS["pi05_libero"], EPISODE, decision, extra_keys={}, send_episode=False)
+    assert list(request) == ["observation/image", "observation/wrist_image", "observation/state", "prompt"]
+    for key, camera in (("image", "agentview"), ("wrist_image", "robot0_eye_in_hand")):
+        frame = request[f"observation/{key}"]
+        assert (frame.shape, frame.dtype) == ((224, 224, 3), np.uint8)
+        upright = decision.observation[f"{camera}_image"]
+        np.testing.assert_array_equal(frame, resize_with_pad(np.ascontiguousarray(upright[:, ::-1]), 224))
+    state = request["observation/state"]
+    assert (state.shape, state.dtype) == ((8,), np.float64)
+    np.testing.assert_allclose(state, [0.1, 0.2, 0.3, np.pi, 0, 0, 0.04, -0.04], rtol=1e-6)
+    assert request["prompt"] == "turn on the stove"
+
+
+def test_extra_keys_and_episode():
+    poses = np.arange(3.0)
+    request = build_request(
+        PRESETS["custom"],
+        EPISODE,
+        given(object_state=poses),
+        extra_keys={"observation/object_state": "object_state"},
+        send_episode=True,
+    )
+    assert list(request) == ["prompt", "observation/object_state", "episode"]
+    np.testing.assert_array_equal(request["observation/object_state"], poses)
+    assert request["episode"] == {
+        "key": "run/0/3",
+        "seed": 7,
+        "step": 5,
+        "suite": "libero_goal",
+        "task": "turn_on_the_stove",
+        "instruction": "turn on the stove",
+        "fields": {"proprio": list(FIELDS["proprio"])},
+    }
+
+
+def test_says_which_observation_is_missing():
+    with pytest.raises(InvalidInputError, match="Expected the observation 'object_state'"):
+        build_request(
+            PRESETS["custom"], EPISODE, given(), extra_keys={"o": "object_state"}, send_episode=False
+        )
+
+
+def test_says_which_entry_is_missing():
+    episode = PolicyEpisode("e", "s", "t", "i", 0, {"proprio": tuple("abcdefghij")})
+    with pytest.raises(InvalidInputError, match="Expected the entry 'eef_pos_x'"):
+        build_request(PRESETS["pi05_libero"], episode, given(), extra_keys={}, send_episode=False)
+
+
+@pytest.mark.parametrize("name", ["pi05_libero", "pi0_libero", "pi0_fast_libero"])
+def test_presets_declare_everything_but_the_revision(name: str):
+    contract = PRESETS[name].contract.to_dict()
+    assert [field for field, value in contract.items() if value is None] == ["checkpoint_revision"]
+    assert contract["executed_steps"] == 5
