@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import re
 import subprocess
@@ -124,6 +125,16 @@ def test_a_second_environment_in_the_process_sees_the_same(env: LiberoEnv) -> No
         other.close()
         second.close()
     assert digest(play(env, actions(10))) == first
+
+
+def test_an_environment_that_nobody_closed_frees_nothing_of_another(env: LiberoEnv) -> None:
+    first = digest(play(env, actions(4)))
+    forgotten = LiberoEnv("goal_bowl_plate", image_size=64)
+    play(forgotten, actions(1))
+    play(env, actions(1))
+    del forgotten
+    gc.collect()
+    assert digest(play(env, actions(4))) == first
 
 
 def test_another_process_sees_the_same(env: LiberoEnv) -> None:

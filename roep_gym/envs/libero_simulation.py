@@ -208,24 +208,20 @@ class LiberoSimulation:
 
     def renderer_name(self) -> str:
         """Return the name of the GL renderer, "none" without one."""
-        context = self._domain.sim._render_context_offscreen
-        if context is None:
+        if self._context is None:
             return "none"
         from OpenGL import GL
 
-        context.gl_ctx.make_current()
+        self._context.make_current()
         name = GL.glGetString(GL.GL_RENDERER)
         return name.decode() if isinstance(name, bytes) else str(name)
 
     def close(self) -> None:
         """Free the scene and its GL context; may be called twice."""
         domain, self._domain = self._domain, None
-        context, self._context = self._context, None
+        self._context = None
         if domain is not None:
             domain.close()
-        if context is not None:
-            context.gl_ctx.make_current()  # the last reference goes; what is freed belongs to this context
-            context.sim = None
         _open_simulations.discard(self)
 
     @contextmanager
@@ -243,10 +239,8 @@ class LiberoSimulation:
             self._frames[camera], self._frames[f"{camera}/depth"] = self._draw(camera, size)
 
     def _draw(self, camera: str, size: int) -> tuple[Array, Array]:
-        sim = self._domain.sim
-        # robosuite leaves the context of whichever environment drew last current.
-        sim._render_context_offscreen.gl_ctx.make_current()
-        rgb, depth = sim.render(camera_name=camera, width=size, height=size, depth=True)
+        self._context.make_current()
+        rgb, depth = self._domain.sim.render(camera_name=camera, width=size, height=size, depth=True)
         return rgb, depth
 
     def _metric_depth(self, buffer: Array) -> Array:
@@ -293,6 +287,8 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     """Return the problem class with cameras that draw when wanted, and with GL contexts kept apart."""
     from robosuite.utils.observables import sensor
 
+    from roep_gym.envs.render_context import RenderContext
+
     def create_camera_sensors(self: Any, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
         # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
         @sensor(modality="image")  # type: ignore[untyped-decorator]
@@ -303,14 +299,15 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
         return [camera], [f"{cam_name}_image"]
 
     def reset_internal(self: Any) -> None:
-        if simulation._context is not None and self.sim._render_context_offscreen is None:
-            _move_context(simulation._context, self.sim)
-        if simulation._context is not None or not self.has_offscreen_renderer:
+        if self.has_offscreen_renderer and simulation._context is None:
+            simulation._context = RenderContext(self.sim, self.render_gpu_device_id)
+        else:
             # Building a render context runs `forward`, which moves the solver's warm start: where none is built, the
             # same bits need the same call.
             self.sim.forward()
+            if simulation._context is not None:
+                simulation._context.move_to(self.sim)
         domain_class._reset_internal(self)
-        simulation._context = self.sim._render_context_offscreen
 
     def destroy_sim(self: Any) -> None:
         if self.sim is not None:
@@ -330,35 +327,6 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     REGISTERED_ENVS.clear()
     REGISTERED_ENVS.update(registered)
     return derived
-
-
-def _move_context(context: Any, sim: Any) -> None:
-    """Let a render context draw the newly compiled model of the same problem.
-
-    Uploading the textures and meshes takes most of a reset. They are those of the problem's assets, which no reset
-    changes; everything else that a context holds is made anew.
-    """
-    import mujoco
-
-    old, new = context.model, sim.model
-    for name in (
-        "ntexdata",
-        "nmeshvert",
-        "nmeshface",
-        "nmeshtexcoord",
-        "nmesh",
-        "ntex",
-        "nhfielddata",
-        "nskinvert",
-    ):
-        if getattr(old, name) != getattr(new, name):
-            raise InfrastructureError(f"Expected a reset to keep the scene's assets, but {name} changed.")
-    context.sim, context.model, context.data = sim, new, sim.data
-    context.scn = mujoco.MjvScene(new._model, maxgeom=1000)
-    context.cam = mujoco.MjvCamera()
-    context.cam.fixedcamid, context.cam.type = 0, mujoco.mjtCamera.mjCAMERA_FIXED
-    context.vopt = mujoco.MjvOption()
-    sim.add_render_context(context)
 
 
 def _close_all() -> None:

@@ -1,0 +1,67 @@
+"""A render context that keeps to itself; importing this module imports robosuite.
+
+robosuite draws and frees in whichever GL context happens to be current, so that two environments in one process draw
+each other's meshes and free each other's textures.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mujoco
+from robosuite.utils.binding_utils import MjRenderContextOffscreen
+
+from roep_gym.error import InfrastructureError
+
+__all__ = ["RenderContext"]
+
+_ASSET_SIZES = (
+    "ntexdata",
+    "nmeshvert",
+    "nmeshface",
+    "nmeshtexcoord",
+    "nmesh",
+    "ntex",
+    "nhfielddata",
+    "nskinvert",
+)
+
+
+class RenderContext(MjRenderContextOffscreen):  # type: ignore[misc]
+    """The GL context of one scene, current whenever it is used or freed.
+
+    Args:
+        sim: The wrapped simulation.
+        device_id: EGL device; -1 lets robosuite choose.
+    """
+
+    def __init__(self, sim: Any, device_id: int) -> None:
+        super().__init__(sim, device_id)
+
+    def make_current(self) -> None:
+        """Make this context the one that GL calls go to."""
+        self.gl_ctx.make_current()
+
+    def move_to(self, sim: Any) -> None:
+        """Draw the newly compiled model of the same problem from now on.
+
+        Uploading textures and meshes takes most of a reset. They are those of the problem's assets, which no reset
+        changes; everything else that the context holds is made anew.
+
+        Raises:
+            InfrastructureError: The model has other assets.
+        """
+        for name in _ASSET_SIZES:
+            if getattr(self.model, name) != getattr(sim.model, name):
+                raise InfrastructureError(f"Expected a reset to keep the scene's assets, but {name} changed.")
+        self.sim, self.model, self.data = sim, sim.model, sim.data
+        self.scn = mujoco.MjvScene(sim.model._model, maxgeom=1000)
+        self.cam = mujoco.MjvCamera()
+        self.cam.fixedcamid, self.cam.type = 0, mujoco.mjtCamera.mjCAMERA_FIXED
+        self.vopt = mujoco.MjvOption()
+        sim.add_render_context(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "con"):  # else it was never built
+            self.make_current()
+            super().__del__()
