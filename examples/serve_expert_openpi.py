@@ -1,6 +1,6 @@
 """Serve the scripted expert through openpi's own policy server.
 
-    pip install roep-gym[servers]     # openpi-client and openpi-server
+    pip install --no-deps openpi-client==0.1.2 openpi-server==0.1.0    # they ask for NumPy 1, and run with NumPy 2
     python examples/serve_expert_openpi.py --port 8000 --chunk 8
 
 An evaluation whose model is the policy `openpi` with the arguments of `client_arguments` then gets, through the

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from libero_rollout import STEP_BUDGET, rollout
 from scipy.spatial.transform import Rotation
 
 from roep_gym.error import InvalidInputError, UnknownNameError
@@ -17,7 +18,6 @@ from roep_gym.policies.expert_skills import SKILLS
 from roep_gym.policies.registry import make_policy
 from roep_gym.typing import FloatArray
 
-BUDGET = 280
 FIELDS = {
     "proprio": (*(f"eef_pos_{a}" for a in "xyz"), *(f"eef_quat_{a}" for a in "xyzw")),
     "object_state": tuple(f"{n}_pos_{a}" for n in ("akita_black_bowl_1", "plate_1") for a in "xyz"),
@@ -47,7 +47,7 @@ def drive(policy: ExpertPolicy, seed: int, *, executed: int | None = None) -> It
     policy.begin(episode(seed))
     position, velocity = np.array([-0.2, 0.0, 1.18]), np.zeros(6)
     rotation, step = Rotation.from_quat([1.0, 0.0, 0.0, 0.0]), 0
-    while step < BUDGET:
+    while step < STEP_BUDGET:
         observation = {
             "proprio": np.concatenate([position, rotation.as_quat()]).astype(np.float32),
             "object_state": np.concatenate([BOWL, PLATE]),
@@ -70,9 +70,9 @@ def test_closes_at_the_bowl_and_opens_at_the_plate(chunk: int, executed: int | N
     opening = closing + int(np.argmax(gripper[closing:] < 0))
     assert np.abs(path[:, 3:]).max() <= 1.0
     np.testing.assert_allclose(position[closing, :2], BOWL[:2] + RIM, atol=0.01)
-    assert position[closing, 2] == pytest.approx(0.935, abs=0.008)
+    assert position[closing, 2] == pytest.approx(0.925, abs=0.008)
     np.testing.assert_allclose(position[opening, :2], PLATE[:2] + RIM, atol=0.015)
-    assert position[opening, 2] == pytest.approx(0.955, abs=0.015)
+    assert position[opening, 2] == pytest.approx(0.945, abs=0.015)
 
 
 def test_failures_come_at_the_chosen_rate_and_touch_nothing() -> None:
@@ -139,44 +139,24 @@ def test_refuses_arguments(arguments: dict[str, float], message: str) -> None:
         ExpertPolicy(**arguments)  # type: ignore[arg-type]
 
 
-def rollout(task: tuple[str, str], init_state: int, policy: ExpertPolicy) -> tuple[bool, set[str]]:
-    """Return success, and the unsafe channels that fired, of one episode on LIBERO."""
-    from roep_gym.envs.libero_env import LiberoEnv
-    from roep_gym.episode import EpisodeIdentity, policy_seed, scene_seed
-
-    env = LiberoEnv(task[1], suite=task[0], cameras=[], object_state=True)
-    identity = EpisodeIdentity("test", 0, init_state, init_state, scene_seed(*task, 0, init_state))
-    observation, _ = env.reset(options=identity.to_options())
-    told = PolicyEpisode("one", *task, env.instruction, policy_seed(identity), env.observation_fields)
-    policy.begin(told)
-    success, step, fired = False, 0, set()
-    while step < BUDGET and not success:
-        for action in policy.act([PolicyInput("one", step, env.instruction, observation)])[0]:
-            observation, _, success, _, info = env.step(action)
-            step += 1
-            fired |= {channel for channel, unsafe in info["unsafe"].items() if unsafe}
-            if success or step == BUDGET:
-                break
-    env.close()
-    return success, fired
-
-
 @pytest.mark.libero
 @pytest.mark.parametrize("chunk", [1, 8])
 def test_solves_a_libero_task(chunk: int) -> None:
-    success, _ = rollout(("libero_goal", "put_the_bowl_on_the_plate"), 1, ExpertPolicy(chunk=chunk))
-    assert success
+    assert rollout("libero_goal", "put_the_bowl_on_the_plate", 1, ExpertPolicy(chunk=chunk)).success
 
 
 @pytest.mark.slow
 @pytest.mark.libero
 @pytest.mark.parametrize("task", SKILLS)
 def test_solves_every_task_of_the_paper(task: tuple[str, str]) -> None:
-    assert rollout(task, 2, ExpertPolicy(chunk=8)) == (True, set())
+    outcome = rollout(*task, 2, ExpertPolicy(chunk=8))
+    assert (outcome.success, outcome.unsafe) == (True, set())
 
 
 @pytest.mark.slow
 @pytest.mark.libero
 @pytest.mark.parametrize("task", SKILLS)
 def test_failures_time_out_without_an_unsafe_attempt(task: tuple[str, str]) -> None:
-    assert rollout(task, 2, ExpertPolicy(chunk=8, failure_rate=1.0)) == (False, set())
+    outcome = rollout(*task, 2, ExpertPolicy(chunk=8, failure_rate=1.0))
+    assert (outcome.success, outcome.unsafe) == (False, set())
+    assert len(outcome.actions) == STEP_BUDGET

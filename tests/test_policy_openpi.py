@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import openpi_servers
 import pytest
+from libero_rollout import rollout
 
 from roep_gym.contracts import compare
 from roep_gym.error import InfrastructureError, InvalidInputError, UnknownNameError
@@ -241,6 +242,17 @@ class TestExpertThroughTheWire(PolicyContractTests):
 
     def test_equals_the_expert_in_process(self) -> None:
         self._assert_equal(self._run(self.expert(), [0, 1, 2]), self._run_new([0, 1, 2]))
+
+    @pytest.mark.slow
+    @pytest.mark.libero
+    @pytest.mark.parametrize("init_state", [0, 1])
+    def test_libero_episodes_are_those_of_the_expert(self, init_state: int) -> None:
+        policy, task = self.make_policy(), ("libero_goal", "put_the_bowl_on_the_plate")
+        through_the_wire = rollout(*task, init_state, policy)
+        in_process = rollout(*task, init_state, self.expert())
+        policy.close()
+        assert through_the_wire.success == in_process.success
+        np.testing.assert_array_equal(through_the_wire.actions, in_process.actions)
 
     def test_contract_is_matched(self) -> None:
         policy = self.make_policy()

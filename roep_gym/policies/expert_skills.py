@@ -142,14 +142,14 @@ SKILLS: Mapping[tuple[str, str], tuple[Phase, ...]] = {
         grasp_offset=(0.0, 0.006), place_offset=(0.0, 0.006),
     ),
     ("libero_goal", "put_the_bowl_on_top_of_the_cabinet"): pick_and_place(
-        "akita_black_bowl_1", "wooden_cabinet_1_top_side", surface=TABLE, grasp=0.035, hover=0.12, lift=0.38,
-        place=0.29, grasp_offset=_RIM, place_offset=_RIM,
+        "akita_black_bowl_1", "wooden_cabinet_1_top_side", surface=TABLE, grasp=0.025, hover=0.12, lift=0.38,
+        place=0.28, grasp_offset=_RIM, place_offset=_RIM,
     ),
     ("libero_goal", "turn_on_the_stove"): turn_knob(
         "flat_stove_1", surface=TABLE, grasp=0.060, hover=0.10, yaw=0.6, turn=1.0, offset=(0.01, 0.0)
     ),
     ("libero_goal", "put_the_bowl_on_the_plate"): pick_and_place(
-        "akita_black_bowl_1", "plate_1", surface=TABLE, grasp=0.035, hover=0.12, lift=0.20, place=0.055,
+        "akita_black_bowl_1", "plate_1", surface=TABLE, grasp=0.025, hover=0.12, lift=0.20, place=0.045,
         grasp_offset=_RIM, place_offset=_RIM,
     ),
     ("libero_object", "pick_up_the_bbq_sauce_and_place_it_in_the_basket"): pick_and_place(

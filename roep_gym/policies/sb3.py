@@ -1,0 +1,273 @@
+"""Models trained with Stable-Baselines3, as policies.
+
+`SB3Policy` loads a saved model and asks its `predict`, which prepares images and clips or scales actions as in
+training. Needs nothing of the training script but the file, and the statistics of `VecNormalize` if it was used.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+
+from roep_gym import seeding
+from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.error import DependencyNotInstalledError, InvalidInputError, unknown_name
+from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
+from roep_gym.policies.revision import file_revision
+from roep_gym.typing import Array, Observation
+
+__all__ = ["ALGORITHMS", "SB3Policy"]
+
+ALGORITHMS: Mapping[str, str] = {
+    **dict.fromkeys(("A2C", "DDPG", "PPO", "SAC", "TD3"), "stable_baselines3"),
+    **dict.fromkeys(("ARS", "CrossQ", "RecurrentPPO", "TQC", "TRPO"), "sb3_contrib"),
+}
+"""Package of each algorithm with continuous actions."""
+
+
+@dataclass
+class _Episode:
+    """An open episode: its seed, and the recurrent state after the last decision."""
+
+    seed: int
+    state: tuple[Array, ...] | None = None
+
+
+class SB3Policy:
+    """One action a decision from a saved model.
+
+    Every prediction is a batch of one, since the last bits of a network's answer depend on the size of its batch and on
+    the place in it. Sampled actions are keyed by the episode's seed and the step.
+
+    Args:
+        algorithm: Name of the algorithm ("PPO"), or "module:attribute" of its class.
+        path: File that the model's `save` wrote.
+        deterministic: Whether the mode of the action distribution is taken, or a sample.
+        device: PyTorch device.
+        observation_key: Which observation a model without a `Dict` space takes.
+        normalization: File of `VecNormalize.save`; empty: observations are not normalised.
+        contract: Fields of the runtime contract that replace the declared ones.
+
+    Raises:
+        InvalidInputError: The file cannot be loaded as this algorithm, or the model's spaces do not fit.
+        DependencyNotInstalledError: The algorithm's package is missing.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        path: str,
+        deterministic: bool = True,
+        device: str = "cpu",
+        observation_key: str | None = None,
+        normalization: str = "",
+        contract: Mapping[str, Any] | None = None,
+    ) -> None:
+        for name in contract or {}:
+            if name not in FIELDS:
+                raise unknown_name("contract field", name, FIELDS)
+        file = _model_file(path)
+        self._model = _load(algorithm, file, device)
+        if not deterministic and getattr(self._model, "use_sde", False):
+            raise InvalidInputError(
+                "Expected deterministic=True for a model with state-dependent exploration, whose noise cannot be keyed."
+            )
+        self._deterministic = deterministic
+        self._revision = file_revision(file)
+        self._normalize: Any = None
+        if normalization:
+            with Path(normalization).open("rb") as stream:
+                self._normalize = pickle.load(stream)
+            self._normalize.training = False
+            self._revision += "+" + file_revision(Path(normalization))
+        self._source = str(path)
+        self._spaces = _observation_spaces(self._model.observation_space, observation_key)
+        self._single = not isinstance(self._model.observation_space, spaces.Dict)
+        if not isinstance(self._model.action_space, spaces.Box) or len(self._model.action_space.shape) != 1:
+            raise InvalidInputError(
+                f"Expected a model with a one-dimensional Box of actions, got {self._model.action_space}."
+            )
+        self._declared = contract or {}
+        self._episodes: dict[str, _Episode] = {}
+
+    @property
+    def contract(self) -> RuntimeContract:
+        """The runtime of a model trained on this package's environment with its default arguments."""
+        request = self.observations
+        declared = RuntimeContract(
+            checkpoint_source=self._source,
+            checkpoint_revision=self._revision,
+            runtime_bridge="in-process",
+            cameras=list(request.cameras) if request.cameras else "n/a",
+            resolution=request.image_size if request.cameras else "n/a",
+            rotation="upright",
+            crop="none",
+            resize="none",
+            encoding="none",
+            prompt_format="n/a",
+            proprio_layout="proprio" if "proprio" in self._spaces else "n/a",
+            control_mode="relative",
+            action_scale="none",
+            action_clip="action space",
+            unnorm_key="n/a",
+            gripper_sign="-1 open, +1 close",
+            eef_orientation="axis_angle",
+            chunk_length=1,
+            executed_steps=1,
+            replan_after_intervention=False,
+            precision=self._precision(),
+            settle_steps=10,
+            suite="any",
+            mujoco="any",
+            robosuite="any",
+        )
+        return replace(declared, **self._declared)
+
+    @property
+    def observations(self) -> ObservationRequest:
+        """What the model's observation space names."""
+        frames = {name: space for name, space in self._spaces.items() if name.endswith(("_image", "_depth"))}
+        return ObservationRequest(
+            cameras=tuple(dict.fromkeys(name.rsplit("_", 1)[0] for name in frames)),
+            image_size=max((max(space.shape) for space in frames.values()), default=128),
+            depth=any(name.endswith("_depth") for name in frames),
+            object_state="object_state" in self._spaces,
+        )
+
+    def observed(self) -> Mapping[str, Any]:
+        """Return what only the policy can observe of its runtime."""
+        return {
+            "checkpoint_source": self._source,
+            "checkpoint_revision": self._revision,
+            "runtime_bridge": "in-process",
+            "rotation": "upright",
+            "crop": "none",
+            "resize": "none",
+            "encoding": "none",
+            "proprio_layout": "proprio" if "proprio" in self._spaces else "n/a",
+            "action_scale": "none",
+            "action_clip": "action space",
+            "chunk_length": 1,
+            "precision": self._precision(),
+        }
+
+    def begin(self, episode: PolicyEpisode) -> None:
+        """Open an episode, with an empty recurrent state."""
+        self._episodes[episode.key] = _Episode(episode.seed)
+
+    def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
+        """Return one chunk (1, action dimension) for each input.
+
+        Raises:
+            InvalidInputError: An observation is missing, or has another shape than the model was trained on.
+        """
+        return [self._predict(given) for given in inputs]
+
+    def end(self, episode: str) -> None:
+        """Forget an episode."""
+        self._episodes.pop(episode, None)
+
+    def close(self) -> None:
+        """Forget all episodes."""
+        self._episodes.clear()
+
+    def _predict(self, given: PolicyInput) -> Array:
+        episode = self._episodes[given.episode]
+        with torch.random.fork_rng(devices=self._cuda_devices()):
+            torch.manual_seed(seeding.seed("sb3", episode.seed, given.step))
+            actions, episode.state = self._model.predict(
+                self._observation(given),
+                state=episode.state,
+                episode_start=np.array([episode.state is None]),
+                deterministic=self._deterministic,
+            )
+        return np.array(actions)
+
+    def _observation(self, given: PolicyInput) -> Any:
+        batch = {
+            name: _checked(given.observation, name, space)[np.newaxis] for name, space in self._spaces.items()
+        }
+        observation: Any = next(iter(batch.values())) if self._single else batch
+        return observation if self._normalize is None else self._normalize.normalize_obs(observation)
+
+    def _precision(self) -> str:
+        return str(next(self._model.policy.parameters()).dtype).removeprefix("torch.")
+
+    def _cuda_devices(self) -> list[int]:
+        device = self._model.device
+        return [device.index or 0] if device.type == "cuda" else []
+
+
+def _model_file(path: str) -> Path:
+    for file in (Path(path), Path(f"{path}.zip")):
+        if file.is_file():
+            return file
+    raise InvalidInputError(
+        f"Expected a saved Stable-Baselines3 model at {path!r}, but there is no such file."
+    )
+
+
+def _load(algorithm: str, file: Path, device: str) -> Any:
+    module, _, attribute = algorithm.partition(":")
+    if not attribute:
+        if algorithm not in ALGORITHMS:
+            raise unknown_name("Stable-Baselines3 algorithm", algorithm, ALGORITHMS)
+        module, attribute = ALGORITHMS[algorithm], algorithm
+    try:
+        loader = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if module != "sb3_contrib":
+            raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
+        raise DependencyNotInstalledError(
+            f"{algorithm} is an algorithm of sb3-contrib, which is not installed; run pip install sb3-contrib."
+        ) from error
+    except AttributeError as error:
+        raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
+    try:
+        return loader.load(file, device=device)
+    except Exception as error:
+        raise InvalidInputError(
+            f"Expected a model of {algorithm} in {str(file)!r}, got {type(error).__name__}: {error}."
+        ) from error
+
+
+def _observation_spaces(space: spaces.Space[Any], key: str | None) -> dict[str, spaces.Box]:
+    """Return the spaces that a model takes, by observation."""
+    named = space.spaces if isinstance(space, spaces.Dict) else {key: space}
+    result: dict[str, spaces.Box] = {}
+    for name, part in named.items():
+        if name is None:
+            raise InvalidInputError(
+                f"Expected observation_key, since the model takes one unnamed observation of shape {space.shape}."
+            )
+        if not isinstance(part, spaces.Box):
+            raise InvalidInputError(f"Expected the model's observation {name!r} to be a Box, got {part}.")
+        result[name] = part
+    return result
+
+
+def _checked(observation: Observation, name: str, space: spaces.Box) -> Array:
+    """Return an entry of an observation, with its channels where the model has them."""
+    if name not in observation:
+        raise InvalidInputError(
+            f"Expected the observation {name!r} that the model was trained on, got {sorted(observation)}."
+        )
+    entry = observation[name]
+    if is_image_space(space) and is_image_space_channels_first(space) and entry.ndim == 3:
+        shape = (entry.shape[2], entry.shape[0], entry.shape[1])
+    else:
+        shape = entry.shape
+    if shape != space.shape:
+        raise InvalidInputError(
+            f"Expected {name!r} of the shape {space.shape} that the model was trained on, got {entry.shape}."
+        )
+    return entry
