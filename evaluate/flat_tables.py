@@ -206,16 +206,17 @@ def _run_ids(table: Table, rows: int) -> Array:
         codes != code_of[cell],
         "a second run id {run_id!r} in {condition!r}; one execution of a condition has one run id",
     )
-    by_row = code_of.reshape(rows, -1)
+    labels = np.append(np.asarray(names, dtype=object), "")
+    by_row = np.asarray(labels[code_of.reshape(rows, -1)], dtype=object)
     for clone, base in ((c.name, c.clone_of) for c in CONDITIONS.values() if c.clone_of):
         mine, other = _NAMES.index(clone), _NAMES.index(base)
-        copied = (by_row[:, mine] >= 0) & (by_row[:, mine] == by_row[:, other])
+        # A planned condition that never ran has no run id yet.
+        copied = (by_row[:, mine] != "") & (by_row[:, mine] == by_row[:, other])
         table.refuse(
             copied[frame["row_index"]] & (frame["condition_index"].to_numpy() == mine),
             f"the run id {{run_id!r}} of {clone!r} is that of {base!r}; a clone is a run of its own",
         )
-    labels = np.append(np.asarray(names, dtype=object), "")
-    return np.asarray(labels[by_row], dtype=object)
+    return by_row
 
 
 def _refuse_other_runs(table: Table, planned_ids: Array, manifest: str) -> None:

@@ -207,6 +207,14 @@ def test_equal_keys_without_a_scene_seed_are_no_pairs(tables):
     assert judged.integrity["mismatched_keys"].sel(pair="full given perturb").item() == 4
 
 
+def test_manifest_plans_conditions_that_never_ran(tables, tmp_path):
+    tables.episodes = tables.episodes[tables.episodes["condition"] == "baseline"]
+    data = tables.read()
+    write_tables(data, tmp_path / "again")
+    again = read_tables(*(tmp_path / "again" / name for name in ("episodes.csv", "rows.csv", "manifest.csv")))
+    assert again.identical(data)
+
+
 def test_condition_without_a_line_is_planned_where_it_must_run(tables):
     tables.episodes = tables.episodes[~tables.episodes["condition"].isin(["baseline_clone", "recovery"])]
     assert tables.read()["condition"].values.tolist() == list(CONDITIONS)

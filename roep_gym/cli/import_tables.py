@@ -1,39 +1,55 @@
-"""`roep-gym import`: make a run of another tool's outcome tables."""
+"""`roep-gym import`: make a run of another tool's outcomes, from tables or from its logs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
+import xarray as xr
 
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.config import GateConfig
 from roep_gym.evaluate.flat_tables import read_tables, write_tables
-from roep_gym.evaluate.schema import NOT_RUN
+from roep_gym.evaluate.importers.combine import ConditionLog, combine
+from roep_gym.evaluate.importers.gaps import find_gaps
+from roep_gym.evaluate.importers.sources import IMPORTERS, notes
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
 from roep_gym.evaluate.storage import DATASET, save_dataset
 
 __all__ = ["ImportArguments", "run"]
 
+Source = Literal["tables", "lerobot", "vla-eval", "openvla-oft", "openpi", "inspect"]
+
 
 @dataclass(frozen=True)
 class ImportArguments:
-    """Make a run of outcome tables, which `roep-gym gate` then judges."""
+    """Make a run of another tool's outcomes, which `roep-gym gate` then judges.
 
-    episodes: Annotated[Path, tyro.conf.Positional]
-    """episodes.csv, one line an episode."""
-    rows: Annotated[Path, tyro.conf.Positional]
-    """rows.csv, one line a model, suite and task."""
+    Tables hold everything that judging needs. Logs hold less: what is missing stays missing and is named, with what to
+    record next time.
+    """
+
+    files: Annotated[tuple[str, ...], tyro.conf.Positional]
+    """episodes.csv, rows.csv and optionally manifest.csv; or logs, each as FILE or CONDITION=FILE, those of one
+    condition being its seed groups."""
     out: Path
     """Folder of the run; it must not hold one yet."""
-    manifest: Annotated[Path | None, tyro.conf.Positional] = None
-    """manifest.csv, the planned episodes."""
-    seed_groups: int = GateConfig.seed_groups
-    """Planned seed groups, where no manifest names the plan."""
-    episodes_per_group: int = GateConfig.episodes_per_group
-    """Planned episodes of a seed group, where no manifest names the plan."""
+    source: Annotated[Source, tyro.conf.arg(name="from")] = "tables"
+    """Tool that wrote the files."""
+    model: str = ""
+    """Name of the model, for logs."""
+    suite: str = ""
+    """Task suite, for logs that do not name it."""
+    condition: str = "baseline"
+    """Condition of the logs that are given without one."""
+    seed_groups: int | None = None
+    """Planned seed groups. Tables without a manifest: 5; logs: those that they hold."""
+    episodes_per_group: int | None = None
+    """Planned episodes of a seed group. Tables without a manifest: 10; logs: what they hold, and at least a support
+    budget of 50 in all."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -46,8 +62,7 @@ def run(argv: Sequence[str]) -> int:
         raise InvalidInputError(
             f"Expected a folder without a run, but {arguments.out} holds {taken[0]}; choose another."
         )
-    config = GateConfig(seed_groups=arguments.seed_groups, episodes_per_group=arguments.episodes_per_group)
-    data = read_tables(arguments.episodes, arguments.rows, arguments.manifest, config=config)
+    data, remarks = _from_tables(arguments) if arguments.source == "tables" else _from_logs(arguments)
     write_tables(data, arguments.out)
     save_dataset(data, arguments.out / DATASET)
     recorded = int((data["success"].values != NOT_RUN).sum())
@@ -55,4 +70,59 @@ def run(argv: Sequence[str]) -> int:
         f"{arguments.out}: {data.sizes['row']} rows, {recorded} of {data.sizes['episode']} planned episodes recorded. "
         f"Judge it with: roep-gym gate {arguments.out}"
     )
+    for remark in remarks:
+        print(f"- {remark}")
     return 0
+
+
+def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
+    """Read flat tables."""
+    if len(arguments.files) not in (2, 3):
+        raise InvalidInputError(
+            f"Expected episodes.csv, rows.csv and optionally manifest.csv, got {len(arguments.files)} files; for logs "
+            f"name their tool with --from {'|'.join(IMPORTERS)}."
+        )
+    stated = [name for name in ("model", "suite") if getattr(arguments, name)]
+    if stated:
+        raise InvalidInputError(
+            f"Expected no --{stated[0]} with tables, which name it themselves; leave it out."
+        )
+    default = GateConfig()
+    config = GateConfig(
+        seed_groups=default.seed_groups if arguments.seed_groups is None else arguments.seed_groups,
+        episodes_per_group=(
+            default.episodes_per_group
+            if arguments.episodes_per_group is None
+            else arguments.episodes_per_group
+        ),
+    )
+    episodes, rows, *manifest = map(Path, arguments.files)
+    return read_tables(episodes, rows, *manifest, config=config), []
+
+
+def _from_logs(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
+    """Read logs of a tool, and say what a reader of the outcomes must know."""
+    if not arguments.files:
+        raise InvalidInputError(f"Expected logs of {arguments.source}, got none; name them.")
+    logs = []
+    for file in arguments.files:
+        condition, path = _condition_and_path(file, arguments.condition)
+        logs.append(ConditionLog(condition, IMPORTERS[arguments.source](path, arguments.suite)))
+    data = combine(
+        logs,
+        tool=arguments.source,
+        model=arguments.model,
+        seed_groups=arguments.seed_groups,
+        episodes_per_group=arguments.episodes_per_group,
+    )
+    return data, [*notes(logs), *(gap.sentence() for gap in find_gaps(data))]
+
+
+def _condition_and_path(file: str, default: str) -> tuple[str, Path]:
+    """Split CONDITION=FILE; a file whose own name holds "=" is a file."""
+    condition, separator, path = file.partition("=")
+    if not separator or (condition not in CONDITIONS and Path(file).exists()):
+        return default, Path(file)
+    if condition not in CONDITIONS:
+        raise unknown_name("condition", condition, CONDITIONS, "Logs are given as FILE or CONDITION=FILE.")
+    return condition, Path(path)
