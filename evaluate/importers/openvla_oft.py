@@ -26,7 +26,8 @@ _FORMAT = ConsoleFormat(
     begins="Starting episode 1...",
     remedy="give the file EVAL-*.txt of run_libero_eval.py, or check --from",
 )
-_PREFIX = re.compile(r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{3} \[[A-Z]+\] ")
+# A progress bar may stand before the prefix.
+_PREFIX = re.compile(r"^.*?\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2},\d{3} \[[A-Z]+\] ")
 
 
 def read_openvla_oft_log(path: Path, suite: str = "") -> EpisodeLog:
