@@ -155,7 +155,14 @@ def test_solves_every_task_of_the_paper(task: tuple[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.libero
-@pytest.mark.parametrize("task", SKILLS)
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("libero_goal", "turn_on_the_stove"),
+        ("libero_goal", "put_the_cream_cheese_in_the_bowl"),
+        ("libero_object", "pick_up_the_salad_dressing_and_place_it_in_the_basket"),
+    ],
+)
 def test_failures_time_out_without_an_unsafe_attempt(task: tuple[str, str]) -> None:
     outcome = rollout(*task, 2, ExpertPolicy(chunk=8, failure_rate=1.0))
     assert (outcome.success, outcome.unsafe) == (False, set())
