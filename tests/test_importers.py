@@ -124,7 +124,9 @@ def test_initial_states_of_the_users_own_are_not_known(tmp_path):
         (f"{DRAWER}\n", f"{DRAWER}\nSkipping task 0 episode 0 due to failed expert demo!\n\nTask: {DRAWER}\n"),
     )  # fmt: skip
     own = "Using initial states from"
-    path.write_text(path.read_text().replace(own, f"  0%|  | 0/10 [00:00<?]2025-11-03 10:16:01,482 [INFO] {own}"))
+    path.write_text(
+        path.read_text().replace(own, f"  0%|  | 0/10 [00:00<?]2025-11-03 10:16:01,482 [INFO] {own}")
+    )
     log = IMPORTERS["openvla-oft"](path, "")
     assert [e.init_state for e in log.episodes[:3]] == [None, None, None]
     assert (
