@@ -47,6 +47,9 @@ CLAIM_STATUS = {
 
 LABELS: tuple[str, ...] = tuple(CLAIM_STATUS)
 
+SETTLED = 0.02
+"""An object that moves farther sideways than this while settling, in metres, is not where the stored state puts it."""
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -198,6 +201,8 @@ def _notes(evidence: Evidence) -> list[str]:
     pairs = [pair.name for pair in GATE_PAIRS]
     aborts = evidence.integrity["unequal_aborts"].sel(pair=pairs).values.sum(axis=1)
     fingerprints = evidence.integrity["unequal_fingerprints"].sel(pair=pairs).values.sum(axis=1)
+    moved = data["row_index"].values[data["settle_displacement"].values > SETTLED]
+    unsettled = np.bincount(moved, minlength=data.sizes["row"])
     planned = _planned_episodes(data)
     budget = config.seed_groups * config.episodes_per_group
     notes = []
@@ -212,6 +217,10 @@ def _notes(evidence: Evidence) -> list[str]:
             )
         if aborts[row]:
             beside.append(f"unequal aborts in {aborts[row]} pairs")
+        if unsettled[row]:
+            beside.append(
+                f"an object moved over {SETTLED:g} m sideways while settling in {unsettled[row]} episodes"
+            )
         if fingerprints[row]:
             beside.append(f"{fingerprints[row]} pairs across numeric fingerprints")
         notes.append("; ".join(beside))

@@ -65,7 +65,8 @@ def run_episode(
     request_frames = env.get_wrapper_attr("request_frames")
     request_frames(True)
     observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
-    scene_hash, frames_rendered = info["scene_hash"], info.get("frames_rendered", True)
+    scene = {name: info[name] for name in ("scene_hash", "settle_displacement") if name in info}
+    frames_rendered = info.get("frames_rendered", True)
     heartbeat()
     episode = _policy_episode(env, identity, info["instruction"])
     policy.begin(episode)
@@ -108,7 +109,7 @@ def run_episode(
     summary = {
         **record.summary,
         "decisions": decisions,
-        "scene_hash": scene_hash,
+        **scene,
         "policy_latency": latency / decisions,
         "wall_time": time.perf_counter() - started,
     }

@@ -119,6 +119,12 @@ EPISODE_VARIABLES: Mapping[str, _Variable] = {
     ),
     "frames_given": _Variable("int32", NOT_RUN, "frames given to the policy"),
     "scene_hash": _Variable("int64", NOT_RUN, "hash of the nominal scene, 63 bits; -1 where not recorded"),
+    "settle_displacement": _Variable(
+        "float64",
+        np.nan,
+        "farthest that an object moved sideways while settling; NaN where not recorded",
+        "m",
+    ),
     "fingerprint": _Variable(
         "int64", NOT_RUN, "hash of the numeric fingerprint, 63 bits; -1 where not recorded"
     ),

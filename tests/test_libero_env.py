@@ -328,3 +328,16 @@ def test_unsafe_channels_fire() -> None:
     finally:
         env.close()
     assert {"contact_force", "workspace"} <= fired
+
+
+def test_the_whole_stack_passes_check_env_and_the_scene_settles() -> None:
+    from roep_gym.wrappers import PerturbObservation, RecordEpisode, StepBudget
+
+    env = gym.make("roep_gym/Libero-v0", task="object_bbq_sauce", image_size=32, depth=True)
+    stack = RecordEpisode(StepBudget(PerturbObservation(env, profile="medium"), max_steps=20))
+    try:
+        check_env(stack, skip_render_check=True)
+        _, info = stack.reset(seed=1, options={"init_state": 0})
+        assert 0.0 <= info["settle_displacement"] < 0.02
+    finally:
+        stack.close()

@@ -136,6 +136,10 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
     ) -> tuple[dict[str, Array], Info]:
         """Place the scene, set the initial state, settle, and return the first observation.
 
+        `info` holds the instruction, the episode, the hash of the nominal scene, and `settle_displacement`, the
+        farthest that an object moved sideways while settling, in metres (LIBERO's states let objects drop a few
+        centimetres; a scene that tips over is not the stored one).
+
         Raises:
             InvalidInputError: The initial state does not exist, or the options are malformed.
             InfrastructureError: The simulator cannot be built or the state did not arrive.
@@ -153,6 +157,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         simulation.reset(episode.scene_seed, states[episode.init_state])
         scene_hash = simulation.nominal_scene_hash()
         simulation.refresh(frames=self._frames_wanted and self.settle_steps == 0)
+        placed = self._object_positions(simulation)
         settle = np.array(SETTLE_ACTION)
         for step in range(self.settle_steps):
             simulation.step(settle, frames=self._frames_wanted and step == self.settle_steps - 1)
@@ -163,6 +168,9 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             "instruction": self.instruction,
             "episode": episode.to_options()["episode"],
             "scene_hash": scene_hash,
+            "settle_displacement": float(
+                np.hypot(*(self._object_positions(simulation) - placed).T[:2]).max(initial=0.0)
+            ),
             "is_success": False,
             "frames_rendered": self._frames_wanted,
         }
@@ -214,6 +222,10 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         simulation, self._simulation = self._simulation, None
         if simulation is not None:
             simulation.close()
+
+    def _object_positions(self, simulation: LiberoSimulation) -> FloatArray:
+        bodies = [simulation.domain.obj_body_id[name] for name in self._entities.objects]
+        return np.array(simulation.data.body_xpos[bodies])
 
     def _built(self) -> LiberoSimulation:
         if self._simulation is None:
