@@ -1,6 +1,6 @@
 """Text logs of OpenVLA-OFT's (and OpenVLA's) `experiments/robot/libero/run_libero_eval.py`.
 
-Looked at: the script of openvla/openvla (commit 7ea27426) and of OpenVLA-OFT in an unchanged public copy (commit
+Looked at: the script of openvla/openvla (commit 7ea27426) and of OpenVLA-OFT in a public copy (commit
 69ca45a4). Both write `EVAL-SUITE-FAMILY-DATE.txt` with bare lines; OpenVLA-OFT prints the same lines on the console
 behind `DATE [INFO] `, which is read too. An exception reads `Episode error: ...` (OpenVLA-OFT) or `Caught exception:
 ...` (OpenVLA). `Starting episode N...` sets the stored initial state N - 1, unless `Using initial states from FILE`
