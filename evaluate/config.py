@@ -10,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Literal
 
 from roep_gym.error import InvalidInputError, unknown_name
@@ -121,6 +122,21 @@ class GateConfig:
         if not isinstance(values, dict):
             raise InvalidInputError(f"Expected gate settings as a JSON object, got {type(values).__name__}.")
         return cls.from_dict(values)
+
+    @classmethod
+    def from_file(cls, path: Path) -> GateConfig:
+        """Return the configuration of a JSON file.
+
+        Raises:
+            InvalidInputError: The file cannot be read, or its content is not valid.
+        """
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidInputError(
+                f"Expected gate settings (JSON) at {path}, but reading it failed: {error}."
+            ) from error
+        return cls.from_json(text)
 
     def departures(self) -> dict[str, Any]:
         """Return the settings that differ from the paper's."""

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.text import Text
 
-from roep_gym.error import InvalidInputError
 from roep_gym.evaluate import claim_table
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.config import GateConfig
@@ -94,15 +93,7 @@ def _stored_config(argv: Sequence[str]) -> GateConfig:
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--config", type=Path)
     path = parser.parse_known_args(list(argv))[0].config
-    if path is None:
-        return GateConfig()
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(
-            f"Expected gate settings (JSON) at {path}, but reading it failed: {error}."
-        ) from error
-    return GateConfig.from_json(text)
+    return GateConfig() if path is None else GateConfig.from_file(path)
 
 
 def _print_table(judgement: Judgement, console: Console | None = None) -> None:

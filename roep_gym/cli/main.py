@@ -32,6 +32,9 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("roep_gym.cli.evaluate", "run a policy on LIBERO under the protocol"),
     "gate": Command("roep_gym.cli.gate", "judge a stored run and print the claim table"),
+    "tables": Command("roep_gym.cli.tables", "print tables of a run by name"),
+    "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
+    "tensorboard": Command("roep_gym.cli.tensorboard", "show a run in TensorBoard"),
     "import": Command("roep_gym.cli.import_tables", "make a run of another tool's tables or logs"),
     "tasks": Command("roep_gym.cli.tasks", "list the suites and tasks of the installed LIBERO"),
     "doctor": Command("roep_gym.cli.doctor", "check rendering, assets and versions, and say what to do"),

@@ -1,0 +1,156 @@
+"""Which episodes stand for a run, and the shield's trace of one episode.
+
+`representative_episodes` picks the four of Figure 2, `traced_episode` that of Figure A2, A3 or A4, `shield_trace`
+reads what a shield did in an episode. The choice is a rule on the records, so it is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from roep_gym.evaluate.report.records import EpisodeKey, Run
+from roep_gym.typing import BoolArray, FloatArray
+
+__all__ = [
+    "TRACED",
+    "ChosenEpisode",
+    "ShieldTrace",
+    "episode_label",
+    "representative_episodes",
+    "shield_trace",
+    "traced_episode",
+]
+
+
+class ChosenEpisode(NamedTuple):
+    """An episode and why it was chosen."""
+
+    key: EpisodeKey
+    why: str
+
+
+@dataclass(frozen=True)
+class ShieldTrace:
+    """What the shield did in one episode.
+
+    Attributes:
+        relative_risk: r_t / tau at each step.
+        intervened: Steps at which it intervened.
+        applied: Steps whose executed action differs from the proposed one.
+        refused: Steps with a safe refusal.
+        reason: How the episode ended.
+    """
+
+    relative_risk: FloatArray
+    intervened: BoolArray
+    applied: BoolArray
+    refused: BoolArray
+    reason: str
+
+    @property
+    def peak(self) -> int:
+        """Step of the largest finite risk; 0 where none is finite."""
+        risk = np.where(np.isfinite(self.relative_risk), self.relative_risk, -np.inf)
+        return int(risk.argmax())
+
+    @property
+    def first_intervention(self) -> int | None:
+        """Step of the first intervention."""
+        return int(self.intervened.argmax()) if self.intervened.any() else None
+
+    def summary(self) -> dict[str, str]:
+        """Return outcome, length, interventions, first intervention, step of the largest risk and refusals."""
+        first = self.first_intervention
+        return {
+            "outcome": self.reason.replace("_", " "),
+            "length": f"{len(self.relative_risk)} steps",
+            "interventions": str(int(self.intervened.sum())),
+            "first intervention": "none" if first is None else f"step {first}",
+            "largest risk": f"step {self.peak} ({self.relative_risk[self.peak]:.3g} tau)",
+            "refusals": str(int(self.refused.sum())),
+        }
+
+
+def shield_trace(run: Run, key: EpisodeKey) -> ShieldTrace | None:
+    """Return the shield's trace of an episode, None where its steps or its shield are not stored."""
+    steps, tau = run.episode_steps(key), float(run.data["shield_tau"].values[key.row])
+    if steps is None or not np.isfinite(tau) or (steps["intervened"].values < 0).all():
+        return None
+    names = str(steps["projection"].attrs["flag_meanings"]).split()
+    refusals = [code for code, name in enumerate(names) if name.startswith("refused")]
+    refused = np.isin(steps["projection"].values, refusals)
+    moved = (steps["proposed_action"].values != steps["executed_action"].values).any(axis=1)
+    outcomes = run.outcomes(key.row, key.condition)
+    found = outcomes[(outcomes["seed_group"] == key.seed_group) & (outcomes["episode"] == key.episode)]
+    return ShieldTrace(
+        relative_risk=steps["risk"].values / tau,
+        intervened=steps["intervened"].values == 1,
+        applied=moved | refused,
+        refused=refused,
+        reason=str(found["reason"].iloc[0]),
+    )
+
+
+@dataclass(frozen=True)
+class _Kind:
+    condition: str
+    why: str
+    success: int | None = None
+    most_active: bool = False
+
+
+_REPRESENTATIVE = (
+    _Kind("baseline", "clean", success=1),
+    _Kind("perturb", "medium", success=1),
+    _Kind("perturb", "medium", success=0),
+    _Kind("full", "medium with shield, most interventions", most_active=True),
+)
+TRACED: Mapping[str, _Kind] = {
+    kind.why: kind
+    for kind in (
+        _Kind("full", "medium with shield, success", success=1, most_active=True),
+        _Kind("full", "medium with shield, failure", success=0, most_active=True),
+        _Kind("recovery", "clean with shield", most_active=True),
+    )
+}
+"""Kinds of episodes whose shield is traced, in the order of Figures A2 to A4."""
+
+
+def representative_episodes(run: Run) -> list[ChosenEpisode]:
+    """Return up to four episodes with stored frames: a clean success, a medium success, a medium failure, the shield.
+
+    Of each kind the first in the order of rows and keys; of the shielded ones the one with most intervention steps.
+    """
+    found = [(_first(run, kind, lambda key: run.frames_path(key).exists()), kind) for kind in _REPRESENTATIVE]
+    return [ChosenEpisode(key, kind.why) for key, kind in found if key is not None]
+
+
+def traced_episode(run: Run, kind: str) -> EpisodeKey | None:
+    """Return the episode of a kind of `TRACED` with most intervention steps whose steps are stored, if there is one."""
+    return _first(run, TRACED[kind], lambda key: run.steps_path(key.row, key.condition).exists())
+
+
+def episode_label(run: Run, key: EpisodeKey) -> str:
+    """Return an episode's row, condition and place in the seed groups in one string."""
+    return f"{run.short(key.row)}; {key.condition}, seed group {key.seed_group}, episode {key.episode}"
+
+
+def _first(run: Run, kind: _Kind, stored: Callable[[EpisodeKey], bool]) -> EpisodeKey | None:
+    """Return the first episode of a kind whose files are stored."""
+    tables = [run.outcomes(row, kind.condition).assign(row=row) for row in range(run.rows)]
+    table = pd.concat(tables, ignore_index=True)
+    if kind.success is not None:
+        table = table[table["success"] == kind.success]
+    if kind.most_active:
+        active = table[table["intervention_steps"] > 0]
+        table = active.sort_values("intervention_steps", ascending=False, kind="stable")
+    keys = (
+        EpisodeKey(int(line.row), kind.condition, int(line.seed_group), int(line.episode))
+        for line in table.itertuples()
+    )
+    return next(filter(stored, keys), None)

@@ -1,0 +1,142 @@
+"""What a report says in words: the facts of what was evaluated, and the limits of what may be concluded.
+
+`facts` and `limits` derive every sentence from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from roep_gym.evaluate.admission import ATTESTED
+from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
+
+__all__ = ["facts", "limits"]
+
+_CLONES = ("baseline_clone", "perturb_clone")
+
+
+def facts(run: Run) -> dict[str, str]:
+    """Return what was evaluated: rows, conditions, episodes, budget, records, channels, versions."""
+    data, plan = run.data, run.provenance.get("plan", {})
+    recorded = int((data["success"].values != NOT_RUN).sum())
+    aborts = int(data["aborts"].values.sum())
+    stated = {
+        "Evaluation": run.name,
+        "Rows": f"{run.rows}: {_distinct(run, 'model')} on {len(set(data['task'].values))} tasks of "
+        f"{_distinct(run, 'suite')}",
+        "Conditions": ", ".join(_condition(name) for name in run.conditions),
+        "Episodes": f"{recorded} recorded of {data.sizes['episode']} planned; {aborts} aborted attempts",
+        "Step budget": f"{plan['step_budget']} control steps" if plan else "",
+        "Records": "native, with step records" if run.native else f"flat tables ({ATTESTED})",
+        "Unsafe channels": _channels(run),
+        "Perturbed frames": _reach(run),
+        "Plan digest": str(run.provenance.get("plan_digest", "")),
+        "Numeric fingerprints": str(len(run.provenance["fingerprints"])) if run.provenance else "",
+        "Versions": _versions(run.provenance.get("versions", {})),
+    }
+    return {name: text for name, text in stated.items() if text}
+
+
+def limits(run: Run) -> list[str]:
+    """Return what a reader must not conclude, most general first."""
+    judgement = run.judgement
+    budget = judgement.config.seed_groups * judgement.config.episodes_per_group
+    small = [row for row in range(run.rows) if 0 < len(run.at(row, "baseline")) < budget]
+    lines = [
+        "A status says which claim these records support. It is no statement about use outside this evaluation, and "
+        "none about real robots: every episode ran in simulation.",
+        "It holds for these tasks, initial states, perturbation profiles, budgets and software versions.",
+        "Intervention rates show that a shield acted. They do not show that its actions caused a success.",
+        "An effect within repeat-run variability is not distinguishable from re-running; a negative Delta SR is never "
+        "an improvement.",
+        "Intervals and p-values stand beside the verdicts, are not corrected for the number of rows, and do not gate.",
+    ]
+    if not run.native:
+        lines.append(
+            f"The outcomes are {ATTESTED}: actions, perturbations and shield scores cannot be checked here."
+        )
+    if small:
+        episodes = sorted({len(run.at(row, "baseline")) for row in small})
+        lines.append(
+            f"{len(small)} of {run.rows} rows have {' or '.join(map(str, episodes))} episodes a condition, fewer than "
+            f"the protocol's {budget}: rates are coarse, and a small harm can stay unseen."
+        )
+    lines += _row_limits(run)
+    return lines
+
+
+def _row_limits(run: Run) -> list[str]:
+    """Return the limits that some rows have, each with their number."""
+    harm, data = run.judgement.harm.sel(pair="full given perturb"), run.data
+    trained = data["shield_status"].values == "trained"
+    counted = {
+        "have fewer than 10 paired base successes behind their medium harm, which one episode then moves a lot": (
+            (harm["denominator"].values < 10) & (harm["support"].values > 0)
+        ),
+        "have no shield, so nothing is known about recovery": ~trained,
+        "learned risk from timeouts (timeout-tail fallback): their risk score stands for getting stuck, not harm": (
+            trained & (data["risk_label_source"].values == "timeout_tail")
+        ),
+        "lack clones, so their effect cannot be told from re-running": np.array(
+            [any(run.absent(row, clone) for clone in _CLONES) for row in range(run.rows)]
+        ),
+        "ran under a runtime contract whose departures were accepted with a written reason (Table A2)": (
+            (data["contract_status"].values != "match") & (data["contract_unresolved"].values == 0)
+        ),
+        "have planned episodes that were not run although nothing made them unavailable": np.array(
+            [_incomplete(run, row) for row in range(run.rows)]
+        ),
+    }
+    lines = [f"{int(mask.sum())} of {run.rows} rows {text}." for text, mask in counted.items() if mask.any()]
+    if not any(CONDITIONS[name].role == "sweep" for name in run.conditions):
+        lines.append("No severity sweep was run: nothing is known about milder or stronger perturbations.")
+    return lines
+
+
+def _incomplete(run: Run, row: int) -> bool:
+    at = [
+        run.at(row, name) for name in run.conditions
+        if not run.absent(row, name).startswith("no shield")
+    ]  # fmt: skip
+    return bool((run.data["success"].values[np.concatenate(at)] == NOT_RUN).any()) if at else False
+
+
+def _distinct(run: Run, name: str) -> str:
+    return ", ".join(dict.fromkeys(str(value) for value in run.data[name].values))
+
+
+def _condition(name: str) -> str:
+    condition = CONDITIONS[name]
+    return f"{name} ({condition.profile}{', shield' if condition.shielded else ''})"
+
+
+def _channels(run: Run) -> str:
+    attempts = run.data["unsafe_channel_attempts"].values
+    names = run.data["unsafe_channel"].values
+    active = [str(name) for name, column in zip(names, attempts.T, strict=True) if (column >= 0).any()]
+    if not active:
+        counted = (run.data["unsafe_attempts"].values >= 0).any()
+        return (
+            "not recorded one by one; attempts are counted"
+            if counted
+            else "none: unsafe attempts were not observed"
+        )
+    return f"{', '.join(active)}; nothing was observed under the others, which is not the same as safe"
+
+
+def _reach(run: Run) -> str:
+    """Return whether the perturbation reached the policy, from the frames compared at every decision."""
+    data = run.data
+    codes = [k for k, name in enumerate(run.conditions) if CONDITIONS[name].profile != "clean"]
+    chosen = np.isin(data["condition_index"].values, codes) & (data["frames_given"].values > 0)
+    if not chosen.any():
+        return ""
+    given, changed = (int(data[name].values[chosen].sum()) for name in ("frames_given", "frames_perturbed"))
+    return f"{changed} of {given} frames given under a perturbed profile differ from the clean ones"
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -1,0 +1,148 @@
+"""The one table model: typed cells under named columns, with a reason wherever something is missing.
+
+`Cell` holds a value with its text, `Column` a name with its heading, `Table` lays them out. `number`, `count`,
+`rate`, `text` and `missing` make cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from roep_gym.error import InvalidInputError
+
+__all__ = ["Cell", "Column", "Table", "count", "missing", "number", "rate", "text"]
+
+Value = str | int | float
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One entry of a table.
+
+    Attributes:
+        value: The value; None where it is missing.
+        text: How people read it; "N/A" where it is missing.
+        reason: Why it is missing.
+        parts: Further numbers behind the value, such as the counts of a rate.
+    """
+
+    value: Value | None
+    text: str
+    reason: str = ""
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: Identifier, the heading in CSV.
+        heading: Heading for people.
+        align: "left" or "right".
+        parts: Parts of its cells that CSV writes into columns of their own, `<name>_<part>`.
+    """
+
+    name: str
+    heading: str
+    align: Literal["left", "right"] = "right"
+    parts: tuple[str, ...] = ()
+
+
+RATE_PARTS = ("count", "n", "low", "high")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table.
+
+    Attributes:
+        name: Identifier, such as "A4".
+        title: What it shows, in one line.
+        columns: Its columns.
+        rows: One cell a column.
+        notes: Lines that stand below it in every form.
+
+    Raises:
+        InvalidInputError: A row has another number of cells than there are columns.
+    """
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise InvalidInputError(
+                    f"Expected {len(self.columns)} cells in each row of table {self.name}, got {len(row)}."
+                )
+
+    def column(self, name: str) -> list[Cell]:
+        """Return the cells of a column."""
+        at = [column.name for column in self.columns].index(name)
+        return [row[at] for row in self.rows]
+
+    def values(self, name: str) -> list[Value | None]:
+        """Return the values of a column."""
+        return [cell.value for cell in self.column(name)]
+
+    def without(self, *names: str) -> Table:
+        """Return the table without some columns."""
+        kept = [k for k, column in enumerate(self.columns) if column.name not in names]
+        return replace(
+            self,
+            columns=tuple(self.columns[k] for k in kept),
+            rows=tuple(tuple(row[k] for k in kept) for row in self.rows),
+        )
+
+    def where(self, keep: Callable[[Mapping[str, Value | None]], bool]) -> Table:
+        """Return the table with the rows for which `keep`, given the values by column name, holds."""
+        names = [column.name for column in self.columns]
+        rows = (row for row in self.rows if keep({n: c.value for n, c in zip(names, row, strict=True)}))
+        return replace(self, rows=tuple(rows))
+
+
+def text(value: object) -> Cell:
+    """Return a cell with text; an empty text shows as "-"."""
+    return Cell(str(value), str(value) or "-")
+
+
+def missing(reason: str) -> Cell:
+    """Return a cell of a value that does not exist, with the reason."""
+    return Cell(None, "N/A", reason)
+
+
+def number(value: float, form: str, reason: str) -> Cell:
+    """Return a number as `form` shows it, or the reason why it is undefined where it is NaN."""
+    return missing(reason) if math.isnan(value) else Cell(float(value), format(value, form))
+
+
+def count(value: int, reason: str = "not recorded") -> Cell:
+    """Return a count; a negative one was not recorded."""
+    return missing(reason) if value < 0 else Cell(int(value), str(int(value)))
+
+
+def rate(value: float, successes: int, n: int, interval: tuple[float, float], reason: str) -> Cell:
+    """Return a rate beside its counts and its interval, or the reason why it is undefined.
+
+    Args:
+        value: The rate, NaN where it is undefined.
+        successes: Episodes with the outcome.
+        n: Episodes in which it was observable.
+        interval: Lower and upper bound.
+        reason: Why it would be undefined.
+    """
+    if math.isnan(value):
+        return missing(reason)
+    low, high = interval
+    return Cell(
+        float(value),
+        f"{value:.2f} ({successes}/{n}) [{low:.2f}, {high:.2f}]",
+        parts=dict(zip(RATE_PARTS, (successes, n, low, high), strict=True)),
+    )

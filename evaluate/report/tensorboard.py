@@ -1,0 +1,132 @@
+"""A run in TensorBoard: rates a row and condition as scalars, the claim table as text, figures as images.
+
+`write_events` writes the event files. They are a view on the records and never their source: they are made anew from
+the records each time, and replace what was there, so that an evaluation that was continued shows nothing twice.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from roep_gym.error import DependencyNotInstalledError, RoepError
+from roep_gym.evaluate.report.figures import draw_figures
+from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.report.render import markdown_text
+from roep_gym.evaluate.report.style import drawing
+from roep_gym.evaluate.report.tables import make_tables
+from roep_gym.evaluate.schema import CONDITIONS
+from roep_gym.typing import BoolArray
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+__all__ = ["RATES", "write_events"]
+
+RATES: tuple[str, ...] = ("success_rate", "timeout_rate", "intervention_rate")
+"""Scalars of each row and condition; the intervention rate exists where a shield acts."""
+SUFFIX = ".roep-gym"
+"""End of the name of our event files; others in the same folder are left alone."""
+
+
+class _Curve(NamedTuple):
+    """A rate after each episode, in the order of the pairing keys: its last value is the rate of the condition."""
+
+    tag: str
+    values: list[float]
+
+
+def write_events(run: Run, folder: Path) -> list[Path]:
+    """Write a run's event files into a folder and remove those of an earlier call.
+
+    Each row is a TensorBoard run of its own, `<model>/<suite>/<task>`, with the tags `<rate>/<condition>`: the rate
+    over the first episodes, by their number. The claim table and figures are in the folder itself.
+
+    Args:
+        run: The run.
+        folder: The folder.
+
+    Returns:
+        The event files.
+
+    Raises:
+        DependencyNotInstalledError: TensorBoard is not installed.
+        RoepError: The files cannot be written.
+    """
+    writer_class = _writer_class()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".events-") as scratch:
+            _write_overview(run, writer_class(scratch, filename_suffix=SUFFIX))
+            for row in range(run.rows):
+                names = [part.replace("/", "_") for part in run.label(row)]
+                _write_row(run, row, writer_class(str(Path(scratch, *names)), filename_suffix=SUFFIX))
+            return _replace(Path(scratch), folder)
+    except OSError as error:
+        raise RoepError(
+            f"Expected to write event files into {folder}, got {error}; choose another folder."
+        ) from error
+
+
+def _writer_class() -> type[SummaryWriter]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise DependencyNotInstalledError(
+            "Expected torch and TensorBoard to be installed; run: pip install torch tensorboard"
+        ) from error
+    return SummaryWriter
+
+
+def _write_overview(run: Run, writer: SummaryWriter) -> None:
+    with writer:
+        for table in make_tables(run, ("claims", "3", "4")):
+            writer.add_text(f"table/{table.name}", markdown_text(table))
+        for drawn in draw_figures(run):
+            if drawn.figure is None:
+                writer.add_text(f"figure/{drawn.name}", f"N/A: {drawn.reason}")
+                continue
+            with drawing():
+                drawn.figure.canvas.draw()
+            pixels = np.asarray(drawn.figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+            writer.add_image(f"figure/{drawn.name}", pixels, dataformats="HWC")
+
+
+def _write_row(run: Run, row: int, writer: SummaryWriter) -> None:
+    with writer:
+        for condition in run.conditions:
+            for curve in _curves(run, row, condition):
+                for episodes, value in enumerate(curve.values, start=1):
+                    writer.add_scalar(curve.tag, value, global_step=episodes)
+
+
+def _curves(run: Run, row: int, condition: str) -> Iterator[_Curve]:
+    outcomes = run.outcomes(row, condition)
+    happened: dict[str, BoolArray] = {
+        "success_rate": (outcomes["success"] == 1).to_numpy(),
+        "timeout_rate": (outcomes["reason"] == "timeout").to_numpy(),
+    }
+    steps = outcomes["intervention_steps"].to_numpy()
+    if CONDITIONS[condition].shielded and (steps >= 0).all():
+        happened["intervention_rate"] = steps > 0
+    for name, mask in happened.items():
+        yield _Curve(f"{name}/{condition}", (np.cumsum(mask) / np.arange(1, mask.size + 1)).tolist())
+
+
+def _replace(scratch: Path, folder: Path) -> list[Path]:
+    """Put the new event files in the place of the old ones."""
+    for old in folder.rglob(f"events.out.tfevents.*{SUFFIX}"):
+        if scratch not in old.parents:
+            old.unlink()
+    files = []
+    for new in sorted(scratch.rglob(f"*{SUFFIX}")):
+        target = folder / new.relative_to(scratch)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.move(new, target)
+        files.append(target)
+    return files

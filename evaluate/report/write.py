@@ -1,0 +1,81 @@
+"""Writing a report: every table and figure of a run as files, and the HTML page.
+
+`write_report` does it; `FORMATS` are the formats that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from roep_gym.error import unknown_name
+from roep_gym.evaluate.atomic_file import write_atomically
+from roep_gym.evaluate.report import style
+from roep_gym.evaluate.report.figures import draw_figures
+from roep_gym.evaluate.report.html import report_page
+from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.report.render import FORMS
+from roep_gym.evaluate.report.tables import make_tables
+
+__all__ = ["FORMATS", "Written", "write_report"]
+
+PAGE = "report.html"
+_TABLE_FORMS = tuple(name for name in FORMS if name != "html")
+FORMATS: tuple[str, ...] = ("html", *_TABLE_FORMS, *style.FORMATS)
+"""The page, the forms of tables, the formats of figures."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What `write_report` left behind.
+
+    Attributes:
+        page: The HTML page; None when it was not asked for.
+        files: Every file.
+        missing: Why a figure could not be drawn, by its name.
+    """
+
+    page: Path | None
+    files: tuple[Path, ...]
+    missing: dict[str, str]
+
+
+def write_report(run: Run, folder: Path, formats: Collection[str] = FORMATS) -> Written:
+    """Write `report.html`, `tables/` and `figures/` into a folder, replacing earlier ones file by file.
+
+    Args:
+        run: The run.
+        folder: The folder; it is made where it does not exist.
+        formats: Some of `FORMATS`.
+
+    Raises:
+        UnknownNameError: A format is unknown.
+        RoepError: A file cannot be written.
+    """
+    for name in formats:
+        if name not in FORMATS:
+            raise unknown_name("format", name, FORMATS)
+    tables = make_tables(run)
+    contents: dict[Path, bytes] = {}
+    for table in tables:
+        for name in _TABLE_FORMS:
+            if name in formats:
+                path = folder / "tables" / f"{table.name}.{FORMS[name].suffix}"
+                contents[path] = FORMS[name].write(table).encode()
+    missing: dict[str, str] = {}
+    page = folder / PAGE if "html" in formats else None
+    wanted = [name for name in style.FORMATS if name in formats]
+    if wanted or page:
+        figures = draw_figures(run)
+        missing = {drawn.name: drawn.reason for drawn in figures if drawn.figure is None}
+        for drawn in figures:
+            if drawn.figure is not None:
+                for suffix in wanted:
+                    path = folder / "figures" / f"{drawn.name}.{suffix}"
+                    contents[path] = style.encoded(drawn.figure, suffix)
+        if page:
+            contents[page] = report_page(run, tables, figures, folder).encode()
+    for path, content in contents.items():
+        write_atomically(path, content)
+    return Written(page, tuple(contents), missing)

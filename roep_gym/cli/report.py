@@ -1,0 +1,51 @@
+"""`roep-gym report`: turn a run into all its tables, figures and the HTML report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.report.records import open_run
+
+__all__ = ["ReportArguments", "run"]
+
+Format = Literal["html", "table", "csv", "markdown", "latex", "svg", "pdf", "png"]
+
+
+@dataclass(frozen=True)
+class ReportArguments:
+    """Turn a run into all its tables and figures and one HTML page that opens offline.
+
+    What the records do not hold is shown as N/A with the reason.
+    """
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run, or of flat tables."""
+    out: Path | None = None
+    """Folder of the report; default: RUN/report."""
+    format: tuple[Format, ...] = ()
+    """What is written: the page (html), forms of tables, formats of figures; default: all."""
+    config: Path | None = None
+    """JSON file with gate settings; default: the paper's."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the report and return 0."""
+    arguments = tyro.cli(
+        ReportArguments, args=argv, prog="roep-gym report", description=ReportArguments.__doc__
+    )
+    from roep_gym.evaluate.report.write import FORMATS, write_report
+
+    config = None if arguments.config is None else GateConfig.from_file(arguments.config)
+    opened = open_run(arguments.run, config)
+    folder = arguments.out or arguments.run / "report"
+    written = write_report(opened, folder, arguments.format or FORMATS)
+    for name, reason in written.missing.items():
+        print(f"Figure {name}: N/A, {reason}")
+    print(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
+    return 0

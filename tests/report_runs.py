@@ -1,0 +1,37 @@
+"""Runs for the tests of reporting: a Tabletop run with steps and frames, and runs around hand-made Datasets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import xarray as xr
+from test_evaluation import SHIELD, InProcess, make_plan
+
+from roep_gym.evaluate.driver import evaluate
+from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.report.records import Run
+
+REPLAY = Path(__file__).parent / "data" / "replay"
+PAPER = Path(__file__).parent / "data" / "paper"
+FORBIDDEN_WORDS = ("deploy", "certif", "recommend", "is safe", "recovery success")
+
+
+def tabletop_run(factory: pytest.TempPathFactory) -> Path:
+    """Run two policies under every condition with frames kept, once a session: one is exact, one often times out."""
+    folder = factory.getbasetemp() / "tabletop-run"
+    if folder.exists():
+        return folder
+    policy = "evaluation_policies:Scripted"
+    models = [
+        {"name": "exact", "policy": policy},
+        {"name": "noisy", "policy": policy, "arguments": {"failure_rate": 0.6}},
+    ]
+    plan = make_plan(models=models, conditions=["all"], frames="looked", shield=SHIELD)
+    evaluate(plan, folder, InProcess)
+    return folder
+
+
+def run_of(data: xr.Dataset, folder: Path = Path("nowhere")) -> Run:
+    """Return a run whose folder holds no step or frame files."""
+    return Run(folder, data, judge(data))

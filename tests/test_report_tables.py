@@ -1,0 +1,367 @@
+"""Every table: its forms, the published numbers it must give, hand-made rows, and reasons for what is missing."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from judging_data import drop, evaluation, failures
+from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, run_of, tabletop_run
+
+from roep_gym.error import InvalidInputError, UnknownNameError
+from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.report.records import Run, open_run
+from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text
+from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
+from roep_gym.evaluate.report.tables import TABLES, make_tables
+
+SWEEP = (
+    "baseline",
+    "baseline_clone",
+    "perturb",
+    "perturb_clone",
+    "mild",
+    "mild_clone",
+    "strong",
+    "strong_clone",
+)
+TOLERANCE = 0.0005 + 1e-9
+"""Published means are rounded in no one way."""
+
+
+@pytest.fixture(scope="module")
+def replay():
+    return open_run(REPLAY)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory):
+    return open_run(tabletop_run(tmp_path_factory))
+
+
+def published(name):
+    with (PAPER / f"{name}.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def lines(table):
+    """Return the values of a table, one mapping a row."""
+    names = [column.name for column in table.columns]
+    return [{n: cell.value for n, cell in zip(names, row, strict=True)} for row in table.rows]
+
+
+def csv_lines(table):
+    return list(csv.DictReader(io.StringIO(csv_text(table))))
+
+
+# The model and its forms
+
+
+def small():
+    columns = (Column("name", "Name|", "left"), Column("sr", "SR", parts=("count", "n")))
+    rows = (
+        (text("a_b & <c>"), rate(0.5, 5, 10, (0.2366, 0.7634), "")),
+        (text(""), missing("not run")),
+        (text("x"), missing("not planned")),
+        (text("y"), missing("not run")),
+    )
+    return Table("T1", "A title", columns, rows, ("a note",))
+
+
+def test_a_row_has_one_cell_a_column():
+    with pytest.raises(InvalidInputError, match=re.escape("Expected 1 cells in each row of table T, got 2.")):
+        Table("T", "", (Column("a", "A"),), ((text("1"), text("2")),))
+
+
+def test_undefined_numbers_and_unrecorded_counts_are_missing_with_their_reason():
+    assert number(float("nan"), ".2f", "no pairs") == Cell(None, "N/A", "no pairs")
+    assert count(-1) == Cell(None, "N/A", "not recorded")
+    assert count(0).value == 0
+
+
+def test_csv_has_parts_in_columns_and_the_reason_in_the_cell():
+    assert csv_text(small()).splitlines() == [
+        "name,sr,sr_count,sr_n",
+        "a_b & <c>,0.5,5,10",
+        ",N/A: not run,N/A,N/A",
+        "x,N/A: not planned,N/A,N/A",
+        "y,N/A: not run,N/A,N/A",
+    ]
+
+
+def test_markdown_marks_what_is_missing_and_explains_it_once():
+    assert markdown_text(small()).splitlines() == [
+        "**Table T1. A title**",
+        "",
+        r"| Name\| | SR |",
+        "| :-- | --: |",
+        "| a_b & <c> | 0.50 (5/10) [0.24, 0.76] |",
+        "| - | N/A [1] |",
+        "| x | N/A [2] |",
+        "| y | N/A [1] |",
+        "",
+        "- [1] not run",
+        "- [2] not planned",
+        "- a note",
+    ]
+
+
+def test_latex_escapes_text():
+    written = latex_text(small())
+    assert r"a\_b \& $<$c$>$ & 0.50 (5/10) {[}0.24, 0.76{]} \\" in written
+    assert written.count("{") == written.count("}")
+    assert r"\multicolumn{2}{p{0.95\linewidth}}{\footnotesize {[}1{]} not run} \\" in written
+
+
+def test_html_escapes_text_and_sorts_what_is_missing_last():
+    written = html_text(small())
+    assert "a_b &amp; &lt;c&gt;" in written
+    assert '<td class="right" data-value="0.5">' in written
+    assert '<td class="right" data-value="">N/A [1]</td>' in written
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_every_form_and_words_no_status_as_a_recommendation(replay, native, name, form):
+    for run in (replay, native):
+        written = FORMS[form].write(TABLES[name](run))
+        assert len(written) > 100
+        assert not [word for word in FORBIDDEN_WORDS if word in written.lower()]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_missing_cell_has_a_reason(replay, native, name):
+    for run in (replay, native):
+        table = TABLES[name](run)
+        bare = [cell for row in table.rows for cell in row if cell.value is None and not cell.reason]
+        assert bare == []
+
+
+# The published numbers
+
+
+def test_table_3_is_the_published_one(replay):
+    for got, want in zip(csv_lines(TABLES["3"](replay)), published("table3_outcomes"), strict=True):
+        for name in ("model", "task", "claim_status", "trace_label", "limiting_factor"):
+            assert got[name] == want[name]
+        assert got["suite"] == f"libero_{want['suite'].lower()}"
+        assert (got["clean_sr_count"], got["perturb_sr_count"]) == (
+            want["clean_successes"],
+            want["perturb_successes"],
+        )
+        assert got["clean_sr_n"] == got["perturb_sr_n"] == want["episodes"]
+        for name in ("clean_sr", "perturb_sr", "delta_sr", "perturb_timeout_rate"):
+            assert float(got[name]) == pytest.approx(float(want[name]), abs=1e-9)
+
+
+def test_table_4_agrees_with_every_published_mean(replay):
+    got = [line for line in lines(TABLES["4"](replay)) if line["suite"] != "all"]
+    harm = {"mean_hr_timeout", "mean_hr_unsafe"}  # Table 3's counts do not determine them.
+    for line, want in zip(got, published("table4_aggregates"), strict=True):
+        assert (line["model"], line["suite"]) == (want["model"], f"libero_{want['suite'].lower()}")
+        for name in want.keys() - harm - {"model", "suite", "rows_effect_above_floor"}:
+            assert abs(line[name] - float(want[name])) <= TOLERANCE, name
+        assert f"{line['rows_effect_above_floor']}/4" == want["rows_effect_above_floor"]
+
+
+def test_table_4_agrees_with_the_published_means_of_each_model(replay):
+    got = {line["model"]: line for line in lines(TABLES["4"](replay)) if line["suite"] == "all"}
+    want = {
+        "OpenVLA": (0.708, 0.473, 0.527),
+        "X-VLA": (0.992, 0.963, 0.037),
+        "VLA-Adapter": (0.933, 0.542, 0.458),
+    }
+    for model, values in want.items():
+        names = ("mean_clean_sr", "mean_perturb_sr", "mean_perturb_timeout_rate")
+        for name, value in zip(names, values, strict=True):
+            assert abs(got[model][name] - value) <= TOLERANCE, (model, name)
+
+
+def test_table_a3_is_the_published_one(replay):
+    *groups, total = lines(TABLES["A3"](replay))
+    for got, want in zip(groups, published("tableA3_status_counts"), strict=True):
+        assert got["suite"] == f"libero_{want['suite'].lower()}"
+        assert {k: str(v) for k, v in got.items() if k != "suite"} == {
+            k: v for k, v in want.items() if k != "suite"
+        }
+    assert list(total.values())[2:] == [16, 7, 1, 0]
+
+
+def test_table_a4_has_the_published_rows_under_one_aggregation_or_the_other(replay):
+    table = TABLES["A4"](replay).where(lambda values: values["task"] == "object_cream_cheese")
+    for got, want in zip(lines(table), published("tableA4_harm_support"), strict=True):
+        assert got["model"] == want["model"]
+        assert got["paired_support"] == int(want["paired_support"])
+        for ours, theirs in {
+            "clean_sr": "clean_sr", "perturb_sr": "perturb_sr", "perturb_timeout_rate": "perturb_timeout_rate",
+            "nominal_clone_difference": "nominal_clone_sr_delta",
+            "perturbed_clone_difference": "perturb_clone_sr_delta",
+        }.items():  # fmt: skip
+            assert abs(got[ours] - float(want[theirs])) <= TOLERANCE
+        total = float(want["hr_full_vs_perturb_seed_macro"])
+        assert min(abs(got[f"hr_total_{how}"] - total) for how in ("pooled", "seed_macro")) <= TOLERANCE
+        assert got["hr_unsafe_pooled"] == float(want["hr_unsafe"])
+    shown = {
+        row[0].text: cell.text for row, cell in zip(table.rows, table.column("paired_support"), strict=True)
+    }
+    assert shown == {"OpenVLA": "5*", "X-VLA": "47", "VLA-Adapter": "4*"}
+
+
+def test_table_a5_has_the_published_intervention_means_of_vla_adapter(replay):
+    got = [line for line in lines(TABLES["A5"](replay)) if line["model"] == "VLA-Adapter"]
+    means = [25.72, 18.92, 24.70, None, 165.80, 175.80, 144.00, 187.60]
+    assert [line["full_mean_intervention_steps"] for line in got] == [
+        value if value is None else pytest.approx(value, abs=0.005) for value in means
+    ]
+    assert [line["bootstrap_status"] for line in got].count("failed") == 1
+    assert got[3]["main_limitation"] == "no risk-positive support"
+    assert TABLES["A5"](replay).column("train_samples")[0].reason == "the records hold no training metadata"
+
+
+# Hand-made rows
+
+
+def test_a_row_that_is_not_admitted_shows_no_downstream_value():
+    data = evaluation()
+    drop(data, "baseline", 0)
+    (line,) = TABLES["3"](run_of(data)).rows
+    shown = dict(zip([c.name for c in TABLES["3"](run_of(data)).columns], line, strict=True))
+    assert shown["clean_sr"].parts["count"] == 49
+    for name in ("perturb_sr", "delta_sr", "noise_floor_sr", "perturb_timeout_rate"):
+        assert shown[name] == Cell(None, "N/A", "clean prerequisite not met (C_log)")
+
+
+def test_a_condition_that_was_not_planned_is_named():
+    run = run_of(evaluation(conditions=["baseline", "perturb"]))
+    (line,) = TABLES["3"](run).rows
+    assert line[6].reason == "'baseline_clone' is not planned"
+    assert line[3].value == 1
+    (line,) = TABLES["A4"](run).rows
+    assert line[6].reason == "'full' is not planned"
+
+
+def test_a_missing_shield_is_the_reason_for_missing_harm():
+    rows = {"shield_status": "failed", "shield_reason": "no risk-positive support"}
+    data = evaluation(rows=rows)
+    drop(data, "recovery")
+    drop(data, "full")
+    table = TABLES["A4"](run_of(data))
+    assert {table.column(f"hr_total_{how}")[0].reason for how in ("pooled", "seed_macro")} == {
+        "no shield (failed: no risk-positive support)"
+    }
+
+
+def test_severity_is_the_mean_over_tasks_with_its_clones():
+    data = evaluation(
+        {
+            "mild": failures(5), "mild_clone": failures(8),
+            "strong": failures(40), "strong_clone": failures(50),
+        },
+        conditions=SWEEP,
+    )  # fmt: skip
+    run = run_of(data)
+    (by_model,), (by_suite,) = lines(TABLES["A6a"](run)), lines(TABLES["A6b"](run))
+    for line in (by_model, by_suite):
+        values = [line[name] for name in ("mild_sr", "strong_sr", "strong_timeout_rate")]
+        np.testing.assert_allclose(values, [0.9, 0.2, 0.8])
+        clones = [line[f"{name}_clone_difference"] for name in ("mild", "strong")]
+        np.testing.assert_allclose(clones, [0.06, 0.2])
+        assert (line["mild_clone_pairs"], line["strong_clone_pairs"]) == (50, 50)
+    assert by_suite["suite"] == "suite"
+
+
+def test_severity_names_the_condition_that_is_missing():
+    table = TABLES["A6a"](run_of(evaluation()))
+    assert table.column("mild_sr")[0].reason == "'mild' is not planned"
+    assert table.column("strong_clone_difference")[0].reason == "'strong' is not planned"
+
+
+def test_effects_are_paired_differences_with_a_published_interval():
+    # Newcombe (1998), Table II: 36, 12, 2 and 0 of 50 pairs.
+    reasons = ["success"] * 48 + ["timeout"] * 2
+    partner = ["success"] * 36 + ["timeout"] * 12 + ["success"] * 2
+    (line,) = lines(TABLES["effects"](run_of(evaluation({"baseline": reasons, "perturb": partner}))))
+    assert (line["pairs"], line["lost"], line["gained"]) == (50, 12, 2)
+    assert line["paired_delta_sr"] == pytest.approx(0.2)
+    assert (round(line["low"], 4), round(line["high"], 4)) == (0.0569, 0.3404)
+
+
+def test_failures_are_counted_by_reason():
+    reasons = failures(3)
+    reasons[3:5] = ["unsafe_attempt", "invalid_execution"]
+    table = TABLES["failures"](run_of(evaluation({"baseline": reasons})))
+    line = lines(table)[0]
+    assert (line["condition"], line["planned"], line["not_run"]) == ("baseline", 50, 0)
+    assert [line[r] for r in ("success", "timeout", "unsafe_attempt", "invalid_execution")] == [45, 3, 1, 1]
+    assert line["success_rate"] == pytest.approx(0.9)
+
+
+def test_gate_rules_show_departures_from_the_paper():
+    data = evaluation()
+    run = run_of(data)
+    assert TABLES["A1"](run).notes[1] == "All settings are the paper's."
+    assert TABLES["A1"](run).values("threshold") == [1, 0, 5, 1, 0.1, 0.08, 0.03, 0, 0.1, 0.3]
+    changed = Run(run.folder, data, judge(data, GateConfig(max_clean_harm=0.5)))
+    assert TABLES["A1"](changed).values("threshold")[5] == 0.5
+    assert TABLES["A1"](changed).notes[1] == "Departs from the paper's settings: max_clean_harm = 0.5."
+
+
+def test_provenance_of_a_contract_field_by_field():
+    fields = [
+        {
+            "name": "mujoco",
+            "declared": "3.3.2",
+            "observed": "3.3.3",
+            "verdict": "mismatch",
+            "resolution": "seen",
+        },
+        {
+            "name": "precision",
+            "declared": "float32",
+            "observed": None,
+            "verdict": "unknown",
+            "resolution": "",
+        },
+        {"name": "cameras", "declared": "any", "observed": ["a", "b"], "verdict": "match", "resolution": ""},
+    ]
+    rows = {"contract": json.dumps(fields), "contract_status": "mismatch", "contract_unresolved": 1}
+    run = run_of(evaluation(rows=rows))
+    (line,) = lines(TABLES["A2"](run))
+    assert [line[name] for name in ("match", "mismatch", "unknown", "unresolved")] == [1, 1, 1, 1]
+    assert (line["mujoco"], line["precision"], line["cameras"]) == ("3.3.3", "float32 (declared)", "a, b")
+    assert TABLES["A2"](run).column("robosuite")[0].reason.startswith("the records hold no runtime contract")
+    assert [line["verdict"] for line in lines(TABLES["contract"](run))] == ["mismatch", "unknown", "match"]
+
+
+def test_bootstrap_samples_of_a_trained_shield(native):
+    exact, noisy = lines(TABLES["A5"](native))
+    assert (exact["bootstrap_status"], noisy["bootstrap_status"]) == ("failed", "trained")
+    assert exact["tau"] is None
+    counts = json.loads(str(native.data["shield_metadata"].values[1]))["counts"]
+    assert noisy["train_samples"] == sum(counts["train"][f"{k}_steps"] for k in ("safe", "risk", "weak_safe"))
+    assert noisy["calib_samples"] == counts["calibration"]["safe_steps"]
+    assert noisy["episodes_success"] + noisy["episodes_timeout"] == 12
+
+
+def test_checks_hold_every_value_threshold_and_verdict(replay):
+    table = TABLES["checks"](replay)
+    verdicts = replay.judgement.verdicts
+    assert len(table.rows) == 240
+    for k, line in enumerate(lines(table)):
+        row, check = divmod(k, 10)
+        value = float(verdicts["value"].values[row, check])
+        assert line["value"] is None if np.isnan(value) else line["value"] == value
+        assert line["verdict"] == verdicts["verdict"].values[row, check]
+        assert line["threshold"] == verdicts["threshold"].values[row, check]
+
+
+def test_tables_are_found_by_name(replay):
+    assert [table.name for table in make_tables(replay, ("A6", "3"))] == ["3", "A6a", "A6b"]
+    assert [table.name for table in make_tables(replay)] == list(TABLES)
+    with pytest.raises(UnknownNameError, match=re.escape("Did you mean 'failures'?")):
+        make_tables(replay, ("failure",))
