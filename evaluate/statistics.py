@@ -1,7 +1,8 @@
 """Intervals and tests that stand beside the metrics; they inform and never gate.
 
-`wilson_interval` is the interval of a rate, `mcnemar_exact` the test of a paired comparison. Both work on
-arrays and need NumPy alone, since importing `scipy.stats` takes longer than a whole judgement.
+`wilson_interval` is the interval of a rate, `newcombe_interval` that of the difference of two independent rates,
+`mcnemar_exact` the test of a paired comparison and `holm_adjust` the correction for testing many of them. They work
+on arrays and need NumPy alone, since importing `scipy.stats` takes longer than a whole judgement.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from roep_gym.typing import FloatArray
 
-__all__ = ["Interval", "mcnemar_exact", "wilson_interval"]
+__all__ = ["Interval", "holm_adjust", "mcnemar_exact", "newcombe_interval", "wilson_interval"]
 
 
 class Interval(NamedTuple):
@@ -59,6 +60,49 @@ def wilson_interval(successes: ArrayLike, n: ArrayLike, confidence: float = 0.95
     )
 
 
+def newcombe_interval(
+    successes: ArrayLike,
+    n: ArrayLike,
+    other_successes: ArrayLike,
+    other_n: ArrayLike,
+    confidence: float = 0.95,
+) -> Interval:
+    r"""Return the hybrid score interval of the difference of two independent rates (Newcombe's method 10).
+
+    .. math:: \hat p_1 - \hat p_2 - \sqrt{(\hat p_1 - l_1)^2 + (u_2 - \hat p_2)^2}, \quad
+        \hat p_1 - \hat p_2 + \sqrt{(u_1 - \hat p_1)^2 + (\hat p_2 - l_2)^2}
+
+    with the Wilson bounds l and u of each rate. It is for episodes that are no partners, such as published counts.
+
+    Args:
+        successes: Counts of the first rate, of any shape.
+        n: Numbers of trials of the first rate.
+        other_successes: Counts of the second rate.
+        other_n: Numbers of trials of the second rate.
+        confidence: Level of the interval, in 0..1.
+
+    Returns:
+        Bounds in -1..1; NaN where a number of trials is 0.
+
+    References:
+        Newcombe, R. G. (1998). Interval estimation for the difference between independent proportions: comparison
+        of eleven methods. Statistics in Medicine, 17(8), 873-890.
+        https://doi.org/10.1002/(SICI)1097-0258(19980430)17:8<873::AID-SIM779>3.0.CO;2-I
+
+    Example:
+        >>> low, high = newcombe_interval(56, 70, 48, 80)
+        >>> round(float(low), 4), round(float(high), 4)
+        (0.0524, 0.3339)
+    """
+    trials, other_trials = (np.where(np.asarray(m) > 0, m, np.nan) for m in (n, other_n))
+    p, q = np.asarray(successes) / trials, np.asarray(other_successes) / other_trials
+    first = wilson_interval(successes, n, confidence)
+    second = wilson_interval(other_successes, other_n, confidence)
+    return Interval(
+        p - q - np.hypot(p - first.low, second.high - q), p - q + np.hypot(first.high - p, q - second.low)
+    )
+
+
 def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> FloatArray:
     r"""Return the two-sided exact McNemar p-value of a paired comparison.
 
@@ -83,6 +127,34 @@ def mcnemar_exact(lost: ArrayLike, gained: ArrayLike) -> FloatArray:
     pairs, inverse = np.unique(np.stack([b.ravel(), c.ravel()]), axis=1, return_inverse=True)
     values = np.array([_two_sided_binomial(int(min(pair)), int(sum(pair))) for pair in pairs.T], dtype=float)
     return values[inverse.ravel()].reshape(b.shape)
+
+
+def holm_adjust(p_values: ArrayLike) -> FloatArray:
+    r"""Return p-values adjusted for testing all of them (Holm's step-down).
+
+    .. math:: \tilde p_{(i)} = \max_{j \le i} \min(1, (m - j + 1) p_{(j)})
+
+    over the m defined values in ascending order. Rejecting where the adjusted value is at most the level keeps the
+    chance of any false rejection at the level, whatever the dependence between the tests.
+
+    Args:
+        p_values: p-values (m,); NaN is no test, counts in no m and stays NaN.
+
+    References:
+        Holm, S. (1979). A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics,
+        6(2), 65-70. https://www.jstor.org/stable/4615733
+
+    Example:
+        >>> holm_adjust([0.01, 0.04, 0.03]).round(4).tolist()
+        [0.03, 0.06, 0.06]
+    """
+    values = np.asarray(p_values, dtype=float)
+    adjusted = np.full(values.shape, np.nan)
+    tested = np.flatnonzero(~np.isnan(values))
+    order = tested[np.argsort(values[tested], kind="stable")]
+    steps = np.arange(order.size, 0, -1) * values[order]
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(steps))
+    return adjusted
 
 
 def _two_sided_binomial(smaller: int, n: int) -> float:

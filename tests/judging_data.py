@@ -101,3 +101,14 @@ def drop(data: xr.Dataset, condition: str, *which: int) -> None:
 def failures(n: int, total: int = KEYS, reason: str = "timeout") -> list[str]:
     """Return reasons of which the first `n` are failures."""
     return [reason] * n + ["success"] * (total - n)
+
+
+def join(*datasets: xr.Dataset) -> xr.Dataset:
+    """Return one Dataset with the rows of several that planned the same conditions."""
+    parts, begin = [], 0
+    for data in datasets:
+        parts.append(data.assign_coords(row_index=data["row_index"] + np.int32(begin)))
+        begin += data.sizes["row"]
+    rows = xr.concat([data.drop_dims("episode") for data in parts], dim="row")
+    records = xr.concat([data.drop_dims("row") for data in parts], dim="episode")
+    return rows.merge(records)

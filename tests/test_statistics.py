@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from roep_gym.evaluate.statistics import mcnemar_exact, wilson_interval
+from roep_gym.evaluate.statistics import holm_adjust, mcnemar_exact, newcombe_interval, wilson_interval
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (2, 50), (49, 50), (300, 1000)])
@@ -45,3 +45,32 @@ def test_mcnemar_agrees_with_scipy_in_any_shape():
         for pair in zip(lost, gained, strict=True)
     ]
     np.testing.assert_allclose(mcnemar_exact(lost, gained), expected, rtol=1e-12)
+
+
+def test_newcombe_interval_of_the_published_example():
+    # Newcombe (1998), table II, 56/70 against 48/80, method 10: 0.0524 to 0.3339.
+    np.testing.assert_allclose(newcombe_interval(56, 70, 48, 80), (0.0524, 0.3339), atol=5e-5)
+
+
+def test_newcombe_interval_by_hand():
+    # 10/10 against 0/10: Wilson bounds 10 / (10 + z^2) and z^2 / (10 + z^2), so 1 - sqrt(2) z^2 / (10 + z^2).
+    low, high = newcombe_interval(10, 10, 0, 10)
+    assert low == pytest.approx(1 - np.sqrt(2) * 3.841458820694124 / 13.841458820694124)
+    assert high == 1
+
+
+def test_newcombe_interval_agrees_in_any_shape_and_without_trials():
+    low, high = newcombe_interval([56, 3], [70, 0], [48, 1], [80, 2])
+    np.testing.assert_allclose([low[0], high[0]], newcombe_interval(56, 70, 48, 80))
+    assert np.isnan([low[1], high[1]]).all()
+
+
+def test_holm_by_hand():
+    # Ascending 0.01, 0.03, 0.04 times 3, 2, 1 is 0.03, 0.06, 0.04; the running maximum makes the last one 0.06.
+    np.testing.assert_allclose(holm_adjust([0.01, 0.04, 0.03]), [0.03, 0.06, 0.06])
+
+
+def test_holm_leaves_out_what_was_not_tested_and_stays_below_one():
+    np.testing.assert_allclose(holm_adjust([np.nan, 0.6, 0.02, np.nan]), [np.nan, 0.6, 0.04, np.nan])
+    assert holm_adjust([0.9, 0.8]).tolist() == [1, 1]
+    assert holm_adjust([]).shape == (0,)
