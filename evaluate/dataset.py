@@ -182,7 +182,7 @@ def _collect_observed(row: dict[str, list[Any]], record: EpisodeRecord) -> None:
     """Add what an episode observed of its runtime; a field may have been observed with several values."""
     values = json.loads(record.attributes["observed"])
     for name, value in values.items():
-        if value not in row.setdefault(name, []):
+        if value is not None and value not in row.setdefault(name, []):
             row[name].append(value)
 
 

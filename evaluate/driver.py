@@ -18,6 +18,7 @@ from roep_gym.evaluate.dataset import write_run
 from roep_gym.evaluate.frames import write_frames
 from roep_gym.evaluate.journal import Abort, Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
+from roep_gym.evaluate.preflight import check_runnable
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.shield_stage import RowShield, load_row_shield, train_row_shield
@@ -98,10 +99,11 @@ def evaluate(
         observer: Is told how the run goes.
 
     Raises:
-        InvalidInputError: The folder holds another plan.
+        InvalidInputError: A policy or environment cannot be built, or the folder holds another plan.
         RecordConflictError: An episode came out differently when it was run again.
         RoepError: The folder cannot be written; what was recorded before is safe.
     """
+    check_runnable(plan)
     run = RunDirectory(out)
     with run.open(plan):
         journal = Journal(run.journal, plan.digest)

@@ -24,13 +24,13 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
         run: The run's folder, which may hold recorded episodes.
         workers: Worker processes.
     """
-    times = _recorded_times(run)
+    times = _recorded_times(plan, run)
     total = sum(1 for _ in plan.episodes())
     left = total - len(times)
     if not left:
         return "Time: nothing is left to run."
     if times:
-        return f"Time: about {_minutes(left * fmean(times) / workers)} left, from the {len(times)} recorded episodes."
+        return f"Time: about {_minutes(left * fmean(times) / workers)} left, as {len(times)} recorded episodes took."
     budget = fmean(row.step_budget for row in plan.rows)
     cameras = len(plan.plan.environment.cameras or ())
     least = _RESET + 0.25 * budget * _STEP
@@ -41,12 +41,14 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
     )
 
 
-def _recorded_times(run: RunDirectory) -> list[float]:
+def _recorded_times(plan: ResolvedPlan, run: RunDirectory) -> list[float]:
+    """Return the wall times of the plan's episodes that the folder holds."""
     if not run.journal.exists():
         return []
     try:
         connection = sqlite3.connect(f"file:{run.journal}?mode=ro", uri=True)
-        rows = connection.execute("SELECT summary FROM episodes").fetchall()
+        own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan.digest,)]
+        rows = connection.execute("SELECT summary FROM episodes").fetchall() if own else []
         connection.close()
     except sqlite3.Error as error:
         raise RoepError(

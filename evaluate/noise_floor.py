@@ -27,7 +27,7 @@ def noise_floor(rates: xr.Dataset, *, tolerance: float = 1e-9) -> xr.Dataset:
 
     Returns:
         A Dataset along (`row`, `outcome`): `nominal_difference`, `perturbed_difference`, their maximum `floor`, the
-        `effect` |M(baseline) - M(perturb)|, the `signed_effect` M(baseline) - M(perturb) (Eq. 5), `above_floor`
+        `effect`, `|M(baseline) - M(perturb)|`, the `signed_effect` M(baseline) - M(perturb) (Eq. 5), `above_floor`
         (1, 0, or -1 where undefined) and its `label`. Also `mild_difference` and `strong_difference` of the severity
         sweep's clones. NaN where a condition did not run. Nothing of this gates.
     """

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from roep_gym import seeding
+from roep_gym import contracts, seeding
 from roep_gym.episode import EpisodeIdentity, scene_seed
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, Condition
+from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.wrappers.episode_trace import FRAME_CHOICES, FrameChoice
 
@@ -57,6 +58,11 @@ class ModelSpec:
     tasks: tuple[str, ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in self.accept:
+            if name not in contracts.FIELDS:
+                raise unknown_name("contract field", str(name), contracts.FIELDS)
+
 
 @dataclass(frozen=True)
 class EnvironmentSettings:
@@ -81,6 +87,17 @@ class EnvironmentSettings:
     unsafe_channels: tuple[str, ...] | None = None
     safety_limits: Mapping[str, float] = field(default_factory=dict)
     terminate_on_unsafe: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("image_size", "settle_steps"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise InvalidInputError(
+                    f"Expected the environment setting {name!r} to be an integer, got {value!r}."
+                )
+        for name in self.unsafe_channels or ():
+            if name not in UNSAFE_CHANNELS:
+                raise unknown_name("unsafe channel", name, UNSAFE_CHANNELS)
 
 
 @dataclass(frozen=True)
@@ -114,6 +131,13 @@ class EvaluationPlan:
     frames: FrameChoice = "none"
 
     def __post_init__(self) -> None:
+        try:
+            self.to_json()
+        except TypeError as error:
+            raise InvalidInputError(
+                f"Expected a plan of text, numbers, true, false, lists and mappings, got: {error}; "
+                "put quotes around what YAML takes for something else, such as a date."
+            ) from error
         for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
             if value < 1:
                 raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
@@ -136,6 +160,13 @@ class EvaluationPlan:
     def to_json(self) -> str:
         """Return the canonical JSON text of the plan."""
         return json.dumps(asdict(self), sort_keys=True, indent=1)
+
+    def content(self) -> dict[str, Any]:
+        """Return what decides the episodes: everything but the reasons why departures from a contract are accepted."""
+        content = asdict(self)
+        for model in content["models"]:
+            del model["accept"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -191,7 +222,8 @@ class ResolvedPlan:
     def digest(self) -> str:
         """Hexadecimal digest of the plan and of what its names were resolved to."""
         resolved = [(row.label, row.instruction, row.step_budget) for row in self.rows]
-        return seeding.digest(self.plan.to_json(), json.dumps(resolved)).hex()
+        content = json.dumps(self.plan.content(), sort_keys=True)
+        return seeding.digest(content, json.dumps(resolved)).hex()
 
     def run_id(self, row: Row, condition: Condition | str) -> str:
         """Return the run id of a condition of a row; a clone has its own."""
@@ -251,6 +283,9 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
                 )
             budget = plan.suite_step_budgets.get(suite, plan.step_budget)
             rows.append(Row(len(rows), model, suite, task, instruction, budget))
+    for suite in plan.suite_step_budgets:
+        if suite not in {row.suite for row in rows}:
+            raise unknown_name("suite with a step budget of its own", suite, {row.suite for row in rows})
     return ResolvedPlan(plan, tuple(rows), conditions)
 
 
@@ -290,7 +325,7 @@ def plan_from_mapping(source: Mapping[str, Any]) -> EvaluationPlan:
             raise InvalidInputError(
                 f"Expected 'models' to be a list of mappings, got {type(models).__name__}."
             )
-        values["models"] = tuple(ModelSpec(**_checked(model, ModelSpec, "model")) for model in models)
+        values["models"] = tuple(_model(model) for model in models)
     if "environment" in values:
         values["environment"] = EnvironmentSettings(
             **_checked(values["environment"], EnvironmentSettings, "environment setting")
@@ -298,6 +333,14 @@ def plan_from_mapping(source: Mapping[str, Any]) -> EvaluationPlan:
     if "shield" in values:
         values["shield"] = ShieldConfig.from_dict(values["shield"])
     return EvaluationPlan(**values)
+
+
+def _model(source: Any) -> ModelSpec:
+    values = _checked(source, ModelSpec, "model")
+    for name in ("name", "policy"):
+        if name not in values:
+            raise InvalidInputError(f"Expected every model to have the field {name!r}, got {dict(values)}.")
+    return ModelSpec(**values)
 
 
 def _checked(source: Any, target: type, kind: str) -> dict[str, Any]:
@@ -317,6 +360,11 @@ def _checked(source: Any, target: type, kind: str) -> dict[str, Any]:
                 value = (value,)
             elif isinstance(value, Sequence):
                 value = tuple(value)
+                wrong = [entry for entry in value if not isinstance(entry, str)]
+                if wrong and "str" in declared:
+                    raise InvalidInputError(
+                        f"Expected the {kind} field {name!r} to hold text, got {wrong[0]!r}."
+                    )
             elif value is not None or "None" not in declared:
                 raise InvalidInputError(f"Expected the {kind} field {name!r} to be a list, got {value!r}.")
         elif declared == "int" and (isinstance(value, bool) or not isinstance(value, int)):

@@ -11,7 +11,7 @@ import gymnasium as gym
 import numpy as np
 
 from roep_gym.episode import EpisodeIdentity, policy_seed
-from roep_gym.error import InfrastructureError, SimulationUnstableError
+from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
 from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
@@ -65,7 +65,9 @@ def run_episode(
     request_frames = env.get_wrapper_attr("request_frames")
     request_frames(True)
     observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
-    scene = {name: info[name] for name in ("scene_hash", "settle_displacement") if name in info}
+    scene: dict[str, Any] = {
+        name: info[name] for name in ("scene_hash", "settle_displacement") if name in info
+    }
     frames_rendered = info.get("frames_rendered", True)
     heartbeat()
     episode = _policy_episode(env, identity, info["instruction"])
@@ -85,7 +87,11 @@ def run_episode(
                 chunks = policy.act([PolicyInput(episode.key, step, episode.instruction, observation)])
                 latency += time.perf_counter() - asked
                 decisions += 1
-                pending, length = _actions(chunks, settings.executed_steps)
+                if len(chunks) != 1:
+                    raise InvalidInputError(
+                        f"Expected one chunk for the one input, got {len(chunks)} from the policy."
+                    )
+                pending, length = _actions(chunks[0], settings.executed_steps)
                 longest = max(longest, length)
                 heartbeat()
             action = pending.pop(0)
@@ -129,15 +135,15 @@ def _policy_episode(env: gym.Env[Any, Any], identity: EpisodeIdentity, instructi
     )
 
 
-def _actions(chunks: Any, executed_steps: int) -> tuple[list[Array], int]:
-    """Return the actions of the one chunk that are executed, and the chunk's length.
+def _actions(answer: Any, executed_steps: int) -> tuple[list[Array], int]:
+    """Return the actions of a chunk that are executed, and the chunk's length.
 
-    A chunk that is no (steps, action) array of numbers becomes one malformed action, which the recorder ends the
+    An answer that is no (steps, action) array of numbers becomes one malformed action, which the recorder ends the
     episode on: what a policy returns is the policy's own doing.
     """
     try:
-        chunk = np.asarray(chunks[0], dtype=np.float32)
-    except (TypeError, ValueError, IndexError, KeyError):
+        chunk = np.asarray(answer, dtype=np.float32)
+    except (TypeError, ValueError):
         return [np.empty(0, dtype=np.float32)], 0
     if chunk.ndim != 2 or len(chunk) == 0:
         return [chunk.reshape(-1) if chunk.ndim != 1 else chunk[:0]], 0

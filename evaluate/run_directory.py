@@ -64,11 +64,12 @@ class RunDirectory:
             ) from error
         with lock:
             self._lock(lock)
-            if self.plan.exists():
-                self._check_plan(plan)
-            else:
+            self.check_plan(plan)
+            if not self.plan.exists():
                 write_atomically(self.manifest, manifest_text(plan).encode())
-                write_atomically(self.plan, plan.plan.to_json().encode())
+            write_atomically(
+                self.plan, plan.plan.to_json().encode()
+            )  # reasons of acceptance may have been added
             yield
 
     def stored_plan(self) -> EvaluationPlan:
@@ -90,9 +91,17 @@ class RunDirectory:
                 f"Expected to be the only writer of {self.root}, but another run is writing there; wait for it."
             ) from error
 
-    def _check_plan(self, plan: ResolvedPlan) -> None:
-        stored, wanted = json.loads(self.plan.read_text()), json.loads(plan.plan.to_json())
-        differing = sorted(name for name in {*stored, *wanted} if stored.get(name) != wanted.get(name))
+    def check_plan(self, plan: ResolvedPlan) -> None:
+        """Hold a plan against the one that the folder holds, if any.
+
+        Raises:
+            InvalidInputError: The folder holds another plan, or one that cannot be read.
+        """
+        if not self.plan.exists():
+            return
+        stored = self.stored_plan().content()
+        wanted = plan.plan.content()
+        differing = sorted(name for name in wanted if stored[name] != wanted[name])
         if differing:
             raise InvalidInputError(
                 f"Expected the plan that {self.root} was begun with, got one that differs in {', '.join(differing)}; "

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.journal import Journal
 from roep_gym.evaluate.plan import ResolvedPlan, Row
@@ -39,9 +40,21 @@ class RowShield:
 
 
 def load_row_shield(run: RunDirectory, row: Row) -> RowShield | None:
-    """Return the stored outcome of a row's bootstrap, None when it was not trained yet."""
+    """Return the stored outcome of a row's bootstrap, None when it was not trained yet.
+
+    Raises:
+        InvalidInputError: The file is broken.
+    """
     path = run.shields / f"{row.index}.json"
-    return RowShield(**json.loads(path.read_text())) if path.exists() else None
+    if not path.exists():
+        return None
+    try:
+        return RowShield(**json.loads(path.read_text()))
+    except (json.JSONDecodeError, TypeError) as error:
+        raise InvalidInputError(
+            f"Expected the outcome of a shield's training in {path}, got {error}; delete the file, and the same "
+            "command trains the same shield again."
+        ) from error
 
 
 def train_row_shield(run: RunDirectory, plan: ResolvedPlan, row: Row, journal: Journal) -> RowShield:

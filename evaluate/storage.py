@@ -37,19 +37,18 @@ def load_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
         data = load_dataset(path / DATASET)
         check_dataset(data)
         return data
+    if (path / "plan.json").exists():
+        # Its flat tables are no substitute: they lack what the records hold.
+        raise InvalidInputError(
+            f"Expected {DATASET} in the run folder {path}, but it is missing; start the run's command again, which "
+            "writes it from the journal."
+        )
     if (path / EPISODES).exists() and (path / ROWS).exists():
         manifest = path / MANIFEST
         return read_tables(
             path / EPISODES, path / ROWS, manifest if manifest.exists() else None, config=config
         )
-    unfinished = (
-        " It holds a plan, so the run may not be finished: start its command again."
-        if (path / "plan.json").exists()
-        else ""
-    )
-    raise InvalidInputError(
-        f"Expected {DATASET}, or {EPISODES} and {ROWS}, in {path}, but found neither.{unfinished}"
-    )
+    raise InvalidInputError(f"Expected {DATASET}, or {EPISODES} and {ROWS}, in {path}, but found neither.")
 
 
 def save_dataset(data: xr.Dataset, path: Path) -> None:

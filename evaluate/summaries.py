@@ -26,7 +26,8 @@ def model_suite_summary(judgement: Judgement) -> xr.Dataset:
         `clean_sr`, `perturb_sr`, `signed_delta_sr`, `abs_effect_sr`, `noise_floor_sr`, `perturb_timeout_rate`,
         `hr_timeout` and `hr_unsafe` (full given perturb, seed-macro), `mild_sr`, `strong_sr`, `strong_timeout_rate`,
         `mild_clone_difference`, `strong_clone_difference`; each over the tasks where it is defined, whose number is
-        `<name>_n`. `rows_effect_above_floor` counts |Delta SR| > F_SR, strictly.
+        `<name>_n`. `rows_effect_above_floor` counts `|Delta SR| > F_SR`, strictly. Only
+        `clean_sr` counts rows that are not admitted: their downstream values are not applicable.
     """
     return _summary(judgement, ("model", "suite"))
 
@@ -55,11 +56,13 @@ def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
         "mild_clone_difference": floor["mild_difference"],
         "strong_clone_difference": floor["strong_difference"],
     }
+    admitted = judgement.admission["admitted"].values
     groups, code, first = _groups(judgement, by)
     result = xr.Dataset(coords=groups)
     result["tasks"] = ("group", np.bincount(code), {"long_name": "tasks"})
     for name, variable in values.items():
-        task_level = pd.Series(variable.values).groupby(code)
+        applicable = variable.values if name == "clean_sr" else np.where(admitted, variable.values, np.nan)
+        task_level = pd.Series(applicable).groupby(code)
         result[name] = (
             "group",
             task_level.mean().to_numpy(),
@@ -70,7 +73,7 @@ def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
             task_level.count().to_numpy(),
             {"long_name": "tasks where it is defined"},
         )
-    above = np.bincount(code, floor["above_floor"].values == 1, minlength=first.size)
+    above = np.bincount(code, admitted & (floor["above_floor"].values == 1), minlength=first.size)
     result["rows_effect_above_floor"] = (
         "group",
         above.astype(np.int64),

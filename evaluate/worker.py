@@ -9,9 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
+import numpy as np
 
-from roep_gym import fingerprint
-from roep_gym.error import RoepError, SimulationUnstableError
+from roep_gym import contracts, fingerprint
+from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
 from roep_gym.evaluate.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.plan import ResolvedPlan, Row
 from roep_gym.evaluate.rollout import chunk_settings, run_episode
@@ -50,6 +51,7 @@ class EpisodeWorker:
             self.discard()
             message = str(error).strip() or "no message"
             text = message if isinstance(error, RoepError) else f"{type(error).__name__}: {message}"
+            text = text if text.endswith((".", "?", "!")) else f"{text}."
             return WorkResult(
                 item, None, text, traceback.format_exc(), isinstance(error, SimulationUnstableError)
             )
@@ -91,7 +93,11 @@ class EpisodeWorker:
                 **record.attributes,
                 "fingerprint": json.dumps(details, sort_keys=True),
                 "declared": json.dumps(policy.contract.to_dict(), sort_keys=True),
-                "observed": json.dumps(self._observed(row, policy), sort_keys=True),
+                "observed": json.dumps(
+                    self._observed(row, policy, record.attributes["longest_chunk"]),
+                    sort_keys=True,
+                    default=_plain,
+                ),
             },
         )
 
@@ -109,8 +115,12 @@ class EpisodeWorker:
             self._env, self._arguments = make_environment(arguments), arguments
         return self._env
 
-    def _observed(self, row: Row, policy: Policy) -> Mapping[str, Any]:
+    def _observed(self, row: Row, policy: Policy, longest_chunk: int) -> Mapping[str, Any]:
         """Return what really ran, by field of the runtime contract."""
+        settings, own = chunk_settings(policy), policy.observed()
+        for name in own:
+            if name not in contracts.FIELDS:
+                raise unknown_name("field in what the policy observed", name, contracts.FIELDS)
         arguments = environment_arguments(row, self._plan.plan.environment, policy)
         installed = fingerprint.versions()
         return {
@@ -121,12 +131,21 @@ class EpisodeWorker:
             "suite": row.suite,
             "gripper_sign": "-1 open, +1 close",
             "eef_orientation": "axis_angle",
-            "executed_steps": chunk_settings(policy).executed_steps or None,
-            "replan_after_intervention": chunk_settings(policy).replan_after_intervention,
+            "replan_after_intervention": settings.replan_after_intervention,
             "mujoco": installed.get("mujoco"),
             "robosuite": installed.get("robosuite"),
-            **policy.observed(),
+            **own,
+            # What came back and was executed, whatever the policy says; an episode without a chunk shows nothing.
+            "chunk_length": longest_chunk or None,
+            "executed_steps": min(settings.executed_steps or longest_chunk, longest_chunk) or None,
         }
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar or array as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise InvalidInputError(f"Expected what a policy observes to be JSON-native, got {value!r}.")
 
 
 def _renderer(env: gym.Env[Any, Any]) -> str:

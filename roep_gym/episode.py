@@ -101,7 +101,14 @@ class EpisodeTracker:
 
 
 def scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:
-    """Return the scene seed (31 bits): a function of task and episode alone, equal in every condition."""
+    """Return the scene seed (31 bits): a function of task and episode alone, equal in every condition.
+
+    Args:
+        suite: LIBERO suite.
+        task: The task as plans and tables name it: the paper's id where it has one, else LIBERO's name.
+        seed_group: Seed group.
+        episode: Episode index within the seed group.
+    """
     return seeding.seed("scene", suite, task, seed_group, episode)
 
 

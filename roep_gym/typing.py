@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "BoolArray", "FloatArray", "Info", "IntArray", "JSON", "Observation"]
+__all__ = ["JSON", "Array", "BoolArray", "FloatArray", "Info", "IntArray", "Observation"]
 
 Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]

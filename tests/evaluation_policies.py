@@ -19,9 +19,17 @@ CONTRACT = RuntimeContract(**dict.fromkeys(FIELDS, "n/a"))
 class Scripted:
     """Solves Tabletop; `failure_rate` of the episodes, keyed by the episode's seed, hold still instead."""
 
-    def __init__(self, failure_rate: float = 0.0, chunk: int = 1, fault: str = "", marker: str = "") -> None:
+    def __init__(
+        self,
+        failure_rate: float = 0.0,
+        chunk: int = 1,
+        fault: str = "",
+        marker: str = "",
+        declared_chunk: int = 0,
+    ) -> None:
+        declared = declared_chunk or chunk
         self.contract = RuntimeContract(
-            **{**CONTRACT.to_dict(), "executed_steps": chunk, "chunk_length": chunk}
+            **{**CONTRACT.to_dict(), "executed_steps": declared, "chunk_length": declared}
         )
         self.observations = ObservationRequest(
             cameras=("agentview",), image_size=32, depth=True, object_state=True

@@ -248,7 +248,7 @@ def test_an_exception_is_an_abort_that_is_retried_and_the_rest_goes_on(tmp_path:
     episode = PlannedEpisode(0, "baseline", 0, 1)
     assert summary.incomplete == (episode,)
     assert told == [
-        (episode, "RuntimeError: the network fell over", retried) for retried in (True, True, False)
+        (episode, "RuntimeError: the network fell over.", retried) for retried in (True, True, False)
     ]
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     assert data["success"].values.tolist() == [1, NOT_RUN, 1, 1, 1, 1]
@@ -384,6 +384,18 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
             "Expected at most 50 episodes a condition",
         ),
         ({"tasks": ["turn on the stove"]}, "names 3 tasks"),
+        ({"tasks": [3]}, "Expected the plan field 'tasks' to hold text, got 3."),
+        ({"models": [{"name": "a"}]}, "Expected every model to have the field 'policy'"),
+        (
+            {"models": [{"name": "a", "policy": "random", "accept": {"chekpoint_source": "ours"}}]},
+            "Unknown contract field 'chekpoint_source'. Did you mean 'checkpoint_source'",
+        ),
+        ({"suite_step_budgets": {"tabeltop": 10}}, "Unknown suite with a step budget of its own 'tabeltop'."),
+        ({"environment": {"unsafe_channels": ["workspaec"]}}, "Unknown unsafe channel 'workspaec'."),
+        (
+            {"arguments": {"since": __import__("datetime").date(2026, 1, 1)}},
+            "put quotes around what YAML takes",
+        ),
     ],
 )
 def test_a_bad_plan_is_refused_in_one_sentence(change: dict[str, Any], message: str) -> None:
@@ -411,3 +423,78 @@ def importable_policies(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Let worker processes import the policies of the tests."""
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     return lambda: None
+
+
+def test_reasons_of_acceptance_can_be_added_to_a_finished_run(tmp_path: Path) -> None:
+    arguments = {"chunk": 2, "declared_chunk": 4}
+    plan = make_plan(arguments=arguments, conditions=["baseline"], seed_groups=1)
+    evaluate(plan, tmp_path / "run", InProcess)
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    verdicts = {
+        line["name"]: (line["declared"], line["observed"]) for line in json.loads(data["contract"].item())
+    }
+    assert verdicts["chunk_length"] == (4, 2), "what came back counts, not what the policy says"
+    assert verdicts["executed_steps"] == (4, 2)
+    assert data["contract_unresolved"].item() == 2
+    accept = {"chunk_length": "the fast variant", "executed_steps": "the fast variant"}
+    models = [
+        {"name": "noisy", "policy": "evaluation_policies:Scripted", "arguments": arguments, "accept": accept}
+    ]
+    accepted = make_plan(models=models, conditions=["baseline"], seed_groups=1)
+    assert accepted.digest == plan.digest
+    summary = evaluate(accepted, tmp_path / "run", lambda plan: InProcess(plan, stop_after=0))
+    assert summary.recorded == 2
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    assert data["contract_unresolved"].item() == 0
+    assert data["contract_note"].item() == "chunk_length: the fast variant; executed_steps: the fast variant"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"models": [{"name": "a", "policy": "rendom"}]}, "Unknown policy 'rendom'. Did you mean 'random'?"),
+        ({"models": [{"name": "a", "policy": "evaluation_policies:Scriptd"}]}, "Expected a policy at"),
+        (
+            {"arguments": {"failure": 0.1}},
+            "Expected arguments that fit the policy 'evaluation_policies:Scripted'",
+        ),
+        ({"environment": {"cameras": ["agentveiw"]}}, "Unknown camera 'agentveiw'. Did you mean 'agentview'"),
+        ({"environment": {"image_size": "64"}}, "image_size"),
+        ({"environment": {"settle_steps": -1}}, "settle_steps"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_the_folder_is_made(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        evaluate(make_plan(**change), tmp_path / "run", InProcess)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_path: Path) -> None:
+    import shutil
+
+    shutil.copytree(whole_run, tmp_path / "run")
+    (RunDirectory(tmp_path / "run").shields / "0.json").write_text("{")
+    with pytest.raises(
+        InvalidInputError, match=re.escape("delete the file, and the same command trains the same")
+    ):
+        evaluate(make_plan(), tmp_path / "run", InProcess)
+    (RunDirectory(tmp_path / "run").shields / "0.json").unlink()
+    evaluate(make_plan(), tmp_path / "run", InProcess)
+    equal(tmp_path / "run", whole_run)
+
+
+def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
+    whole_run: Path, tmp_path: Path
+) -> None:
+    import shutil
+
+    from roep_gym.evaluate.storage import load_run
+
+    shutil.copytree(whole_run, tmp_path / "run")
+    RunDirectory(tmp_path / "run").dataset.unlink()
+    with pytest.raises(
+        InvalidInputError, match="start the run's command again, which writes it from the journal"
+    ):
+        load_run(tmp_path / "run")

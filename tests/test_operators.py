@@ -133,10 +133,10 @@ def test_draws_depend_on_the_key_alone_in_any_order_and_process() -> None:
 
 
 def test_the_global_numpy_state_is_left_alone() -> None:
-    before = np.random.get_state()[1].tobytes()  # noqa: NPY002
+    before = np.random.get_state()[1].tobytes()
     rgb_occlusion(image((8, 8, 3)), 0.5, ("r",))
     depth_dropout(depth(), 0.5, ("r",))
-    assert np.random.get_state()[1].tobytes() == before  # noqa: NPY002
+    assert np.random.get_state()[1].tobytes() == before
 
 
 @pytest.mark.parametrize("severity", [-0.1, 1.1, float("nan"), True, "0.3", None])

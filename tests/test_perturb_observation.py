@@ -116,11 +116,11 @@ def test_without_identity_a_seeded_sequence_of_episodes_repeats_whatever_their_l
 
 def test_the_environments_generator_and_numpys_are_left_alone() -> None:
     clean, perturbed = tabletop("clean"), tabletop("strong")
-    before = np.random.get_state()[1].tobytes()  # noqa: NPY002
+    before = np.random.get_state()[1].tobytes()
     for env in (clean, perturbed):
         env.reset(seed=3)
         env.step(HOLD)
-    assert np.random.get_state()[1].tobytes() == before  # noqa: NPY002
+    assert np.random.get_state()[1].tobytes() == before
     assert clean.np_random.bit_generator.state == perturbed.np_random.bit_generator.state
 
 

@@ -160,12 +160,12 @@ def test_training_disturbs_no_global_state() -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        torch_state, numpy_state = torch.get_rng_state(), np.random.get_state(legacy=False)  # noqa: NPY002
+        torch_state, numpy_state = torch.get_rng_state(), np.random.get_state(legacy=False)
         with torch.no_grad():
             assert train_shield(make_episodes(), FAST).status == "trained"
             assert not torch.is_grad_enabled()
         assert torch.equal(torch.get_rng_state(), torch_state)
-        after = np.random.get_state(legacy=False)  # noqa: NPY002
+        after = np.random.get_state(legacy=False)
         assert (after["state"]["key"] == numpy_state["state"]["key"]).all()
         assert after["state"]["pos"] == numpy_state["state"]["pos"]
         assert torch.get_num_threads() == 2

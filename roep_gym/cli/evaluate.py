@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,11 @@ from roep_gym.evaluate.run_directory import RunDirectory
 
 __all__ = ["EvaluateArguments", "run"]
 
+_PIPE_WIDTH = 160
+
+
+_Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
+
 
 @dataclass(frozen=True)
 class EvaluateArguments:
@@ -32,22 +38,22 @@ class EvaluateArguments:
     """Name of the evaluation; part of every run id."""
     policy: str = ""
     """Policy: random, expert, sb3, openpi or module:attribute."""
-    argument: tuple[str, ...] = ()
-    """Arguments of the policy as key=value; the value is read as YAML."""
+    argument: _Repeated = ()
+    """Argument of the policy as key=value, the value read as YAML; give the flag once for each."""
     model: str = ""
     """Label of the policy in the tables; default: its name."""
-    task: tuple[str, ...] = ()
-    """Tasks: an instruction, a LIBERO name, the paper's id, suite/task, or a suite for all its tasks."""
-    conditions: tuple[str, ...] = ()
-    """Conditions, or the sets quick, main, all."""
+    task: _Repeated = ()
+    """Task: an instruction, a LIBERO name, the paper's id, suite/task, or a suite; give the flag once for each."""
+    condition: _Repeated = ()
+    """Condition, or one of the sets quick, main, all; give the flag once for each."""
     seed_groups: int | None = None
     """Seed groups of each condition."""
     episodes: int | None = None
     """Episodes of each seed group."""
     step_budget: int | None = None
     """Control steps an episode may take."""
-    cameras: tuple[str, ...] = ()
-    """Cameras that are drawn at every decision; default: those the policy asks for."""
+    camera: _Repeated = ()
+    """Camera that is drawn at every decision; give the flag once for each; default: those the policy asks for."""
     frames: str = ""
     """Frames to keep: none, looked (clean and given frames of every decision) or all."""
     workers: int = 0
@@ -69,12 +75,22 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         EvaluateArguments, args=argv, prog="roep-gym evaluate", description=EvaluateArguments.__doc__
     )
+    if arguments.workers < 0:
+        raise InvalidInputError(f"Expected at least 1 worker, got {arguments.workers}.")
+    # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
+    sys.path.insert(0, os.getcwd())
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
     plan = resolve(_plan(arguments))
     out = Path(arguments.out or f"runs/{plan.plan.name}")
     workers = arguments.workers or len(os.sched_getaffinity(0))
     _print_plan(console, plan, out, workers)
     if arguments.dry_run:
+        from roep_gym.evaluate.preflight import check_runnable
+
+        RunDirectory(out).check_plan(plan)
+        check_runnable(plan)
         return 0
     return _run(console, plan, out, workers, arguments.stall_timeout)
 
@@ -103,11 +119,12 @@ def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_ti
         f"{summary.recorded} episodes recorded, {summary.unavailable} unavailable for lack of a shield, "
         f"{len(summary.incomplete)} incomplete, {len(summary.aborts)} aborted attempts."
     )
+    judged = "" if len(plan.conditions) == 1 else ", claims.csv, verdicts.json"
     console.print(
-        f"Files: {out}/episodes.nc (Dataset), steps/, episodes.csv, rows.csv, claims.csv, verdicts.json; "
-        f"judge again with: roep-gym gate {out}",
-        soft_wrap=True,
+        f"Files in {out}: episodes.nc (Dataset), steps/, episodes.csv, rows.csv{judged}", soft_wrap=True
     )
+    if judged:
+        console.print(f"Judge again, with other thresholds if you like: roep-gym gate {out}", soft_wrap=True)
     return 1 if summary.incomplete else 0
 
 
@@ -133,7 +150,7 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     replacements: dict[str, Any] = {
         "name": arguments.name,
         "tasks": list(arguments.task),
-        "conditions": ["quick"] if arguments.quick else list(arguments.conditions),
+        "conditions": ["quick"] if arguments.quick else list(arguments.condition),
         "seed_groups": arguments.seed_groups,
         "episodes": arguments.episodes,
         "step_budget": arguments.step_budget,
@@ -141,8 +158,8 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     }
     source.update({name: value for name, value in replacements.items() if value not in ("", [], None)})
     plan = plan_from_mapping(source)
-    if arguments.cameras:
-        plan = replace(plan, environment=replace(plan.environment, cameras=arguments.cameras))
+    if arguments.camera:
+        plan = replace(plan, environment=replace(plan.environment, cameras=arguments.camera))
     return plan
 
 
@@ -178,8 +195,8 @@ def _print_plan(console: Console, plan: ResolvedPlan, out: Path, workers: int) -
     console.print(table)
     total = len(plan.rows) * len(plan.conditions) * per_condition
     console.print(
-        f"{len(plan.rows)} rows x {len(plan.conditions)} conditions x {plan.plan.seed_groups} seed groups x "
-        f"{plan.plan.episodes} episodes = {total} episodes"
+        f"Rows x conditions x seed groups x episodes: {len(plan.rows)} x {len(plan.conditions)} x "
+        f"{plan.plan.seed_groups} x {plan.plan.episodes} = {total} episodes"
     )
     console.print(f"Conditions: {', '.join(c.name for c in plan.conditions)}")
     console.print(f"Run folder: {out}; plan digest {plan.digest}")

@@ -31,6 +31,7 @@ CAMERAS: tuple[str, ...] = (
     "robot0_robotview",
 )
 _FAR_PLANE = 1000.0
+_RESET_OPTIONS = ("episode", "init_state")
 _ABSOLUTE_BOUND = np.array([2.0] * 3 + [2.0 * np.pi] * 3 + [1.0], dtype=np.float32)
 
 
@@ -87,6 +88,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         render_mode: str | None = None,
         render_camera: str = "agentview",
     ) -> None:
+        if isinstance(cameras, str) or isinstance(unsafe_channels, str):
+            raise InvalidInputError("Expected cameras and unsafe_channels to be lists of names, got a text.")
         for camera in (*cameras, render_camera):
             if camera not in CAMERAS:
                 raise unknown_name("camera", camera, CAMERAS)
@@ -145,6 +148,9 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             InfrastructureError: The simulator cannot be built or the state did not arrive.
         """
         super().reset(seed=seed)
+        for name in options or {}:
+            if name not in _RESET_OPTIONS:
+                raise unknown_name("reset option", name, _RESET_OPTIONS)
         episode = self._complete(self._episodes.begin(seed, options), options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None

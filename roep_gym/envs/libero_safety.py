@@ -18,8 +18,7 @@ from roep_gym.typing import FloatArray
 __all__ = ["DEFAULT_CHANNELS", "SafetyLimits", "UnsafeMonitor"]
 
 DEFAULT_CHANNELS: tuple[str, ...] = ("action_bounds", "workspace")
-"""Channels that are active unless others are chosen. The remaining ones need limits for the task at hand: turning a
-stove's knob brings the wrist to its joint limit and the fingers above 300 N, also when nothing goes wrong."""
+"""Channels that are active unless others are chosen; the others need limits for the robot and the task at hand."""
 
 
 @dataclass(frozen=True)

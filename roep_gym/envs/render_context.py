@@ -54,7 +54,9 @@ class RenderContext(MjRenderContextOffscreen):  # type: ignore[misc]
         for name in _ASSET_SIZES:
             if getattr(self.model, name) != getattr(sim.model, name):
                 raise InfrastructureError(f"Expected a reset to keep the scene's assets, but {name} changed.")
-        self.sim, self.model, self.data = sim, sim.model, sim.data
+        self.sim: Any = sim
+        self.model: Any = sim.model
+        self.data: Any = sim.data
         self.scn = mujoco.MjvScene(sim.model._model, maxgeom=1000)
         self.cam = mujoco.MjvCamera()
         self.cam.fixedcamid, self.cam.type = 0, mujoco.mjtCamera.mjCAMERA_FIXED

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,9 +45,10 @@ def make_policy(name: str, /, **arguments: Any) -> Policy:
     except (ModuleNotFoundError, AttributeError) as error:
         raise InvalidInputError(f"Expected a policy at {place!r}, got: {error}.") from error
     try:
-        policy = factory(**arguments)
+        inspect.signature(factory).bind(**arguments)
     except TypeError as error:
         raise InvalidInputError(f"Expected arguments that fit the policy {name!r}, got: {error}.") from error
+    policy = factory(**arguments)
     if not isinstance(policy, Policy):
         missing = [m for m in ("contract", "observations", "observed", "begin", "act", "end", "close")
                    if not hasattr(policy, m)]  # fmt: skip
