@@ -100,9 +100,11 @@ def test_a_folder_is_imported_under_one_name_only(name):
     assert Path(spec.origin).resolve() == ROOT / name / "__init__.py"
 
 
-def test_wheel_holds_every_module_and_no_other_top_level_name(wheel):
+def test_wheel_holds_every_module_the_data_and_no_other_top_level_name(wheel):
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {"roep_gym/py.typed"}
+    reference = (ROOT / "evaluate" / "reference").iterdir()
+    expected.update(f"roep_gym/evaluate/reference/{path.name}" for path in reference)
     for top in SOURCE_FOLDERS:
         prefix = Path() if top == "roep_gym" else Path("roep_gym")
         for folder, _, files in os.walk(ROOT / top):

@@ -36,6 +36,14 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
     "tensorboard": Command("roep_gym.cli.tensorboard", "show a run in TensorBoard"),
     "import": Command("roep_gym.cli.import_tables", "make a run of another tool's tables or logs"),
+    "statistics": Command(
+        "roep_gym.cli.statistics", "print paired differences of a run with intervals and tests"
+    ),
+    "sensitivity": Command(
+        "roep_gym.cli.sensitivity", "show which threshold or episode count a status depends on"
+    ),
+    "compare": Command("roep_gym.cli.compare", "compare two runs, two models, or a run with the paper"),
+    "power": Command("roep_gym.cli.power", "show how many episodes a drop of the success rate needs"),
     "tasks": Command("roep_gym.cli.tasks", "list the suites and tasks of the installed LIBERO"),
     "doctor": Command("roep_gym.cli.doctor", "check rendering, assets and versions, and say what to do"),
 }

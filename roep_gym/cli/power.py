@@ -1,0 +1,59 @@
+"""`roep-gym power`: how many episodes show a drop of the success rate, and which drop a run shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.evaluate.paired_evidence import StatisticsConfig, paired_evidence
+from roep_gym.evaluate.pairing import align
+from roep_gym.evaluate.power import power_table
+from roep_gym.evaluate.report.pair_tables import detectable_table, power_tables
+from roep_gym.evaluate.storage import load_run
+
+__all__ = ["PowerArguments", "run"]
+
+
+@dataclass(frozen=True)
+class PowerArguments:
+    """Print how many episodes show a drop of the success rate; of a run, which drop its pairs show."""
+
+    run: Annotated[Path | None, tyro.conf.Positional] = None
+    """Folder of a run or of flat tables; without one, the table for planning."""
+    drops: tuple[float, ...] = (0.05, 0.1, 0.2, 0.3)
+    """Drops of the success rate."""
+    base_rates: tuple[float, ...] = (0.5, 0.7, 0.9, 1.0)
+    """Success rates of the base condition."""
+    power: float = 0.8
+    """Chance of reporting the drop."""
+    alpha: float = 0.05
+    """Level of the test."""
+    tests: int = 1
+    """Rows that are tested together in the table for planning."""
+    format: TableFormat = "table"
+    """How the tables are printed."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the tables and return 0."""
+    arguments = tyro.cli(PowerArguments, args=argv, prog="roep-gym power", description=PowerArguments.__doc__)
+    if arguments.run is None:
+        planned = power_table(
+            arguments.drops,
+            arguments.base_rates,
+            power=arguments.power,
+            alpha=arguments.alpha,
+            tests=arguments.tests,
+        )
+        print_tables(power_tables(planned), arguments.format)
+    else:
+        levels = StatisticsConfig(confidence=1 - arguments.alpha, power=arguments.power, resamples=1)
+        print_tables(
+            [detectable_table(paired_evidence(align(load_run(arguments.run)), levels))], arguments.format
+        )
+    return 0

@@ -1,0 +1,52 @@
+"""`roep-gym sensitivity`: what the statuses of a run depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.report.sensitivity_tables import break_points_table, floors_table, subsamples_table
+from roep_gym.evaluate.sensitivity import FLOORS, SIZES, break_points, floor_statuses, subsample_statuses
+from roep_gym.evaluate.storage import load_run
+
+__all__ = ["SensitivityArguments", "run"]
+
+
+@dataclass(frozen=True)
+class SensitivityArguments:
+    """Print at which value of each threshold a status changes, and whether it holds with fewer episodes."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run or of flat tables."""
+    floors: tuple[float, ...] = FLOORS
+    """Floors of the clean success rate."""
+    sizes: tuple[int, ...] = SIZES
+    """Numbers of episodes a condition."""
+    subsets: int = 100
+    """Random subsets a row and size."""
+    format: TableFormat = "table"
+    """How the tables are printed."""
+    gate: Annotated[GateConfig, tyro.conf.arg(name="")] = field(default_factory=GateConfig)
+    """Thresholds and budgets around which the statuses are looked at."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the break points, the floors and the subsets, and return 0."""
+    arguments = tyro.cli(
+        SensitivityArguments, args=argv, prog="roep-gym sensitivity", description=SensitivityArguments.__doc__
+    )
+    data, config = load_run(arguments.run, arguments.gate), arguments.gate
+    samples = subsample_statuses(data, config, sizes=arguments.sizes, subsets=arguments.subsets)
+    tables = [
+        break_points_table(break_points(data, config)),
+        floors_table(floor_statuses(data, config, floors=arguments.floors)),
+        subsamples_table(samples),
+    ]
+    print_tables(tables, arguments.format)
+    return 0

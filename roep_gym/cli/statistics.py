@@ -1,0 +1,52 @@
+"""`roep-gym statistics`: intervals and tests that stand beside the verdicts of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.evaluate.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
+from roep_gym.evaluate.pairing import align
+from roep_gym.evaluate.report.pair_tables import groups_table, pairs_table
+from roep_gym.evaluate.storage import load_run
+
+__all__ = ["StatisticsArguments", "run"]
+
+PairName = Literal[
+    "perturb given baseline",
+    "recovery given baseline",
+    "full given perturb",
+    "baseline_clone given baseline",
+    "perturb_clone given perturb",
+]
+
+
+@dataclass(frozen=True)
+class StatisticsArguments:
+    """Print paired differences with intervals and tests; they inform and never gate."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run or of flat tables."""
+    pair: PairName = "perturb given baseline"
+    """Pair of conditions whose rows are printed."""
+    format: TableFormat = "table"
+    """How the tables are printed."""
+    levels: Annotated[StatisticsConfig, tyro.conf.arg(name="")] = field(default_factory=StatisticsConfig)
+    """Levels and resamples."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the statistics of each row, then the means over tasks, and return 0."""
+    arguments = tyro.cli(
+        StatisticsArguments, args=argv, prog="roep-gym statistics", description=StatisticsArguments.__doc__
+    )
+    aligned = align(load_run(arguments.run))
+    evidence = paired_evidence(aligned, arguments.levels)
+    groups = group_evidence(aligned, arguments.levels)
+    print_tables([pairs_table(evidence, arguments.pair), groups_table(groups)], arguments.format)
+    return 0
