@@ -122,9 +122,10 @@ class _TaskSample:
 
     def resampled(self, rng: np.random.Generator, draws: int) -> FloatArray:
         """Return the mean difference of `draws` samples of as many initial states, with replacement."""
-        k = self.size.size
-        times = rng.multinomial(k, np.full(k, 1 / k), size=draws)
-        return np.asarray(times @ self.total / (times @ self.size))
+        # Initial states with equal size and total are exchangeable, so how often each kind is drawn is enough.
+        kinds, count = np.unique(np.stack([self.size, self.total]), axis=1, return_counts=True)
+        times = rng.multinomial(self.size.size, count / self.size.size, size=draws)
+        return np.asarray(times @ kinds[1] / (times @ kinds[0]))
 
 
 def _resampled_means(samples: list[_TaskSample], rng: np.random.Generator, resamples: int) -> FloatArray:
