@@ -108,9 +108,13 @@ def test_the_forest_draws_differences_intervals_and_floors(replay):
 def test_a_row_without_pairs_is_na_in_the_forest(native):
     data = evaluation(conditions=["baseline", "perturb"])
     figure = draw(run_of(data), "effects")
-    assert labelled(figure.axes[0], "_floor") == []
+    (mark,) = labelled(figure.axes[0], "_difference")
+    assert (bars(figure.axes[0], "_floor"), mark.get_marker()) == ([], "x")
     (missing,) = draw_figures(run_of(evaluation(conditions=["baseline"])), ["effects"])
-    assert (missing.figure, missing.reason) == (None, "no row has pairs of a clean and a medium episode")
+    assert (missing.figure, missing.reason) == (
+        None,
+        "no admitted row has pairs of a clean and a medium episode",
+    )
 
 
 def test_figure_2_shows_the_stored_frames_of_four_episodes(native):

@@ -236,6 +236,23 @@ def test_a_row_that_is_not_admitted_shows_no_downstream_value():
         assert shown[name] == Cell(None, "N/A", "clean prerequisite not met (C_log)")
 
 
+def test_downstream_values_of_a_row_that_is_not_admitted_enter_no_table():
+    data = evaluation()
+    drop(data, "baseline", 0)
+    run, barred = run_of(data), "clean prerequisite not met (C_log)"
+    (means, _) = lines(TABLES["4"](run))
+    assert means["mean_clean_sr"] == 1
+    assert means["mean_perturb_sr"] is means["mean_noise_floor_sr"] is means["mean_hr_unsafe"] is None
+    for name, columns in {
+        "A4": ("perturb_sr", "paired_support", "hr_total_pooled", "nominal_clone_difference"),
+        "A5": ("full_mean_intervention_steps",),
+        "A6a": ("mild_sr",),
+        "effects": ("pairs", "paired_delta_sr", "noise_floor_sr"),
+    }.items():
+        for column in columns:
+            assert TABLES[name](run).column(column)[0].reason == barred, (name, column)
+
+
 def test_a_condition_that_was_not_planned_is_named():
     run = run_of(evaluation(conditions=["baseline", "perturb"]))
     (line,) = TABLES["3"](run).rows

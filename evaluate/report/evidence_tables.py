@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from roep_gym.evaluate.paired_interval import paired_difference_interval
-from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, success_cell
+from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, success_cell, unless
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import RATE_PARTS, Cell, Column, Table, count, missing, number, text
 from roep_gym.evaluate.schema import NOT_RUN, REASONS
@@ -141,6 +141,7 @@ def shield_bootstrap(run: Run) -> Table:
         steps, share = (
             float(applied[name]) for name in ("mean_recovery_action_applied_steps", "recovery_rate")
         )
+        barred = run.not_admitted(row)
         inactive = run.absent(row, "full") or "some episode of 'full' lacks its intervention count"
         rows.append(
             (
@@ -154,8 +155,8 @@ def shield_bootstrap(run: Run) -> Table:
                 number(float(run.data["shield_tau"].values[row]), ".3g", no_shield),
                 count(int(run.data["risk_positive_episodes"].values[row])),
                 text(run.data["risk_label_source"].values[row]),
-                number(steps, ".2f", inactive),
-                number(share, ".2f", inactive),
+                unless(barred, number(steps, ".2f", inactive)),
+                unless(barred, number(share, ".2f", inactive)),
                 text(limitation),
             )
         )
@@ -229,7 +230,8 @@ def _severity(run: Run, name: str, summary: xr.Dataset, by: tuple[str, ...]) -> 
         for column in _SEVERITY:
             base = column.split("_")[0]
             needed = (base, f"{base}_clone") if "clone" in column else (base,)
-            why = next((run.absent(row, c) for c in needed for row in members if run.absent(row, c)), "")
+            reasons = [run.not_admitted(row) or run.absent(row, c) for c in needed for row in members]
+            why = next(filter(None, reasons), "")
             values.append(number(float(summary[column].values[k]), ".3f", why))
         rows.append(
             (
@@ -273,26 +275,23 @@ def effects(run: Run) -> Table:
     interval = paired_difference_interval(both, lost, gained, neither, confidence)
     rows = []
     for row in range(run.rows):
+        barred = run.not_admitted(row)
         why = run.absent(row, "baseline") or run.absent(row, "perturb") or "no pair ran in the same scene"
         clones = run.absent(row, "baseline_clone") or run.absent(row, "perturb_clone") or why
         n = int(support[row])
         difference = (lost[row] - gained[row]) / n if n else math.nan
-        rows.append(
-            (
-                *row_cells(run, row),
-                count(n),
-                count(int(lost[row])),
-                count(int(gained[row])),
-                number(difference, "+.2f", why),
-                number(float(interval.low[row]), "+.2f", why),
-                number(float(interval.high[row]), "+.2f", why),
-                number(float(floor["floor"].values[row]), ".2f", clones),
-                text(floor["label"].values[row])
-                if floor["above_floor"].values[row] >= 0
-                else missing(clones),
-                number(float(harm["mcnemar_p"].values[row]), ".3g", why),
-            )
+        cells = (
+            count(n),
+            count(int(lost[row])),
+            count(int(gained[row])),
+            number(difference, "+.2f", why),
+            number(float(interval.low[row]), "+.2f", why),
+            number(float(interval.high[row]), "+.2f", why),
+            number(float(floor["floor"].values[row]), ".2f", clones),
+            text(floor["label"].values[row]) if floor["above_floor"].values[row] >= 0 else missing(clones),
+            number(float(harm["mcnemar_p"].values[row]), ".3g", why),
         )
+        rows.append((*row_cells(run, row), *(unless(barred, cell) for cell in cells)))
     columns = (
         *ROW_COLUMNS,
         Column("pairs", "Pairs"),
@@ -344,5 +343,8 @@ def failures(run: Run) -> Table:
         Column("success_rate", "Success rate", parts=RATE_PARTS),
         Column("mean_steps", "Mean steps"),
     )
-    notes = ("An episode that infrastructure ended is no outcome: it counts as not run.",)
+    notes = (
+        "An episode that infrastructure ended is no outcome: it counts as not run.",
+        "These are the recorded episodes, those of rows that are not admitted included.",
+    )
     return Table("failures", "How episodes ended", columns, tuple(rows), notes)

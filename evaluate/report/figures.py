@@ -91,7 +91,8 @@ FIGURES: Mapping[str, FigureKind] = {
     "A4": FigureKind("Shield trace of a clean episode", _TRACE, partial(shield_episode, kind=_KINDS[2])),
     "effects": FigureKind(
         "Effect of the medium perturbation in every row, with its interval",
-        "Filled marks exceed the noise floor, hollow ones do not (table effects). Intervals inform and do not gate.",
+        "Filled marks exceed the noise floor, hollow ones do not, crosses have none (table effects). "
+        "Intervals inform and do not gate.",
         effect_forest,
     ),
     "reliability": FigureKind(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, WITHIN_VARIABILITY
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.style import PALETTE, NotDrawableError, new_figure
 from roep_gym.evaluate.report.table import Table, Value
@@ -82,15 +83,15 @@ def effect_forest(run: Run) -> Figure:
     """Draw the paired Delta SR of every row with its interval, on the band of its noise floor.
 
     Raises:
-        NotDrawableError: No row has pairs of a clean and a medium episode.
+        NotDrawableError: No admitted row has pairs of a clean and a medium episode.
     """
     table = TABLES["effects"](run)
     lines = [_values(table, k) for k in range(len(table.rows))]
     if all(line["paired_delta_sr"] is None for line in lines):
-        raise NotDrawableError("no row has pairs of a clean and a medium episode")
+        raise NotDrawableError("no admitted row has pairs of a clean and a medium episode")
     figure = new_figure(7.2, 1.3 + 0.27 * len(lines))
     axes = figure.subplots()
-    look, floor = PALETTE["effect"], PALETTE["floor"]
+    floor = PALETTE["floor"]
     for position, line in enumerate(lines):
         half = _float(line["noise_floor_sr"])
         if math.isfinite(half):
@@ -100,10 +101,10 @@ def effect_forest(run: Run) -> Figure:
         if math.isnan(middle):
             axes.annotate("N/A", (0, position), va="center", ha="center", fontsize=8)
             continue
-        above = str(line["effect"]).startswith("distinguishable")
-        axes.plot([low, high], [position, position], color=look.color, linewidth=1.6, label="_interval")
-        axes.plot([middle], [position], look.marker, color=look.color, markersize=5.5, label="_difference",
-                  markerfacecolor=look.color if above else "white")  # fmt: skip
+        axes.plot(
+            [low, high], [position, position], color=PALETTE["effect"].color, linewidth=1.6, label="_interval"
+        )
+        axes.plot([middle], [position], label="_difference", **_mark(line["effect"]))
     axes.axvline(0, color="black", linewidth=0.8)
     axes.set_yticks(range(len(lines)), [run.short(row) for row in range(run.rows)])
     axes.set(ylim=(len(lines) - 0.4, -0.6), xlabel="paired Delta SR = SR(clean) - SR(medium)")
@@ -111,8 +112,9 @@ def effect_forest(run: Run) -> Figure:
     axes.tick_params(axis="y", length=0)
     axes.margins(x=0.04)
     axes.use_sticky_edges = False
-    figure.legend(handles=_forest_handles(run.judgement.config.confidence), loc="outside upper center", ncols=3,
-                  fontsize=8)  # fmt: skip
+    shown = [line["effect"] for line in lines if line["paired_delta_sr"] is not None]
+    handles = _forest_handles(shown, run.judgement.config.confidence)
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
     return figure
 
 
@@ -164,10 +166,10 @@ def _dots(
                 float(value) for value, model, suite in zip(values, models, suites, strict=True)
                 if (model, suite) == (group["model"], group["suite"]) and value is not None
             ]  # fmt: skip
-            spread = (
-                np.linspace(-0.3, 0.3, len(members)) * _width(len(columns)) if len(members) > 1 else [0.0]
-            )
-            where = k + _offset(i, len(columns)) + np.asarray(spread)[: len(members)]
+            if not members:  # An empty line outside the clip would break the layout.
+                continue
+            spread = np.linspace(-0.3, 0.3, len(members)) if len(members) > 1 else np.zeros(1)
+            where = k + _offset(i, len(columns)) + spread * _width(len(columns))
             axes.plot(where, members, PALETTE[name].marker, markersize=3.6, markerfacecolor="white",
                       markeredgecolor="black", markeredgewidth=0.8, label=f"_tasks {name}", clip_on=False)  # fmt: skip
 
@@ -208,14 +210,32 @@ def _task_grid(axes: Axes, tasks: Table, labels: Sequence[tuple[Value | None, Va
     axes.figure.colorbar(image, ax=axes, label="timeout rate", shrink=0.9)
 
 
-def _forest_handles(confidence: float) -> list[Artist]:
+def _mark(effect: Value | None) -> dict[str, Any]:
+    """Return how a difference is marked: filled above the floor, hollow within it, a cross where no floor is known."""
+    look = PALETTE["effect"]
+    mark: dict[str, Any] = {"color": look.color, "marker": look.marker, "markersize": 5.5, "linewidth": 1.6}
+    if effect is None:
+        mark |= {"marker": "x", "markeredgewidth": 1.8}
+    elif effect == WITHIN_VARIABILITY:
+        mark |= {"markerfacecolor": "white"}
+    return mark
+
+
+def _forest_handles(effects: Sequence[Value | None], confidence: float) -> list[Artist]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    look, floor = PALETTE["effect"], PALETTE["floor"]
-    plain: dict[str, Any] = {"color": look.color, "marker": look.marker, "markersize": 5.5, "linewidth": 1.6}
-    return [
-        Line2D([], [], label=f"above the floor, with {100 * confidence:g} % interval", **plain),
-        Line2D([], [], markerfacecolor="white", label="within repeat-run variability", **plain),
-        Patch(facecolor=floor.color, edgecolor="#8C8C8C", hatch=floor.hatch, label="noise floor"),
+    meaning = {
+        DISTINGUISHABLE: "above the floor",
+        WITHIN_VARIABILITY: "within repeat-run variability",
+        None: "without a floor",
+    }
+    marks = [
+        Line2D([], [], label=text, **_mark(effect)) for effect, text in meaning.items() if effect in effects
     ]
+    interval = Line2D(
+        [], [], color=PALETTE["effect"].color, linewidth=1.6, label=f"{100 * confidence:g} % interval"
+    )
+    floor = PALETTE["floor"]
+    band = Patch(facecolor=floor.color, edgecolor="#8C8C8C", hatch=floor.hatch, label="noise floor")
+    return [*marks, interval, band]

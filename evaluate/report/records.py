@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from roep_gym.evaluate import claim_table
 from roep_gym.evaluate.config import GateConfig
 from roep_gym.evaluate.gate import Judgement, judge
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
@@ -84,6 +85,10 @@ class Run:
         model, suite, task = self.label(row)
         suites = set(self.data["suite"].values[self.data["task"].values == task])
         return f"{model}, {task}" if len(suites) == 1 else f"{model}, {suite}/{task}"
+
+    def not_admitted(self, row: int) -> str:
+        """Return why the downstream values of a row are not applicable; empty where the row is admitted."""
+        return claim_table.not_applicable(self.judgement, row).removeprefix("N/A: ")
 
     def at(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's planned episodes in a condition, in the order of their keys."""

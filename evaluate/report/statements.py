@@ -46,8 +46,8 @@ def limits(run: Run) -> list[str]:
     budget = judgement.config.seed_groups * judgement.config.episodes_per_group
     small = [row for row in range(run.rows) if 0 < len(run.at(row, "baseline")) < budget]
     lines = [
-        "A status says which claim these records support. It is no statement about use outside this evaluation, and "
-        "none about real robots: every episode ran in simulation.",
+        "A status says which claim these records support. It is no statement about use outside this evaluation, nor "
+        "about a robot, scene or task that is not in it.",
         "It holds for these tasks, initial states, perturbation profiles, budgets and software versions.",
         "Intervention rates show that a shield acted. They do not show that its actions caused a success.",
         "An effect within repeat-run variability is not distinguishable from re-running; a negative Delta SR is never "

@@ -70,7 +70,7 @@ def outcomes(run: Run) -> Table:
     verdicts, floor = run.judgement.verdicts, run.judgement.floor.sel(outcome="success")
     rows = []
     for row in range(run.rows):
-        barred = claim_table.not_applicable(run.judgement, row).removeprefix("N/A: ")
+        barred = run.not_admitted(row)
         both = run.absent(row, "baseline") or run.absent(row, "perturb")
         clones = both or run.absent(row, "baseline_clone") or run.absent(row, "perturb_clone")
         downstream = (
@@ -135,7 +135,7 @@ def aggregates(run: Run) -> Table:
     )
     notes = (
         "Arithmetic means of task-level values; episodes are never pooled across tasks. (n) is the number of tasks "
-        "where the value is defined, where it is not all of them.",
+        "where the value is defined, where it is not all of them; downstream of a row that is not admitted nothing is.",
         "HR_timeout and HR_unsafe: full given perturb, seed-macro.",
     )
     return Table("4", "Model-suite aggregates", columns, tuple(rows), notes)
@@ -147,7 +147,11 @@ def _aggregate_cells(summary: xr.Dataset, k: int) -> tuple[Cell, ...]:
     means = []
     for name in _MEANS:
         n = int(summary[f"{name}_n"].values[k])
-        cell = number(float(summary[name].values[k]), ".3f", "undefined for every task")
+        cell = number(
+            float(summary[name].values[k]),
+            ".3f",
+            "undefined for every task, or downstream of rows that are not admitted",
+        )
         shown = cell.text if n in (0, tasks) else f"{cell.text} ({n})"
         means.append(Cell(cell.value, shown, cell.reason, {"n": n}))
     defined = int(min(summary["abs_effect_sr_n"].values[k], summary["noise_floor_sr_n"].values[k]))
@@ -219,12 +223,13 @@ def harm(run: Run) -> Table:
     floor = run.judgement.floor.sel(outcome="success")
     rows = []
     for row in range(run.rows):
-        absent = run.absent(row, "perturb") or run.absent(row, "full")
+        barred = run.not_admitted(row)
+        absent = barred or run.absent(row, "perturb") or run.absent(row, "full")
         unobserved = absent or "no base success has a partner whose unsafe attempts were observed"
         undefined = absent or "no base success has a partner"
         support = int(values["paired_support"].values[row])
         rates = [
-            number(float(values[name].sel(aggregation=how).values[row]), ".3f", why)
+            unless(barred, number(float(values[name].sel(aggregation=how).values[row]), ".3f", why))
             for name, why in (("hr_total", undefined), ("hr_timeout", undefined), ("hr_unsafe", unobserved))
             for how in ("pooled", "seed_macro")
         ]
@@ -241,11 +246,11 @@ def harm(run: Run) -> Table:
             (
                 *row_cells(run, row),
                 success_cell(run, row, "baseline"),
-                success_cell(run, row, "perturb"),
-                success_cell(run, row, "perturb", "timeout"),
+                unless(barred, success_cell(run, row, "perturb")),
+                unless(barred, success_cell(run, row, "perturb", "timeout")),
                 paired,
                 *rates,
-                *clones,
+                *(unless(barred, clone) for clone in clones),
             )
         )
     heads = {"hr_total": "HR_total", "hr_timeout": "HR_timeout", "hr_unsafe": "HR_unsafe"}
@@ -285,7 +290,7 @@ def checks(run: Run) -> Table:
     verdicts = run.judgement.verdicts
     rows = []
     for row in range(run.rows):
-        barred = claim_table.not_applicable(run.judgement, row).removeprefix("N/A: ")
+        barred = run.not_admitted(row)
         for k, check in enumerate(CHECKS):
             threshold = float(verdicts["threshold"].values[row, k])
             reason = str(verdicts["reason"].values[row, k])

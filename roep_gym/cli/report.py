@@ -28,17 +28,15 @@ class ReportArguments:
     """Folder of a run, or of flat tables."""
     out: Path | None = None
     """Folder of the report; default: RUN/report."""
-    format: tuple[Format, ...] = ()
-    """What is written: the page (html), forms of tables, formats of figures; default: all."""
+    format: Annotated[tuple[Format, ...], tyro.conf.UseAppendAction] = ()
+    """What is written, once or more: the page (html), forms of tables, formats of figures; default: all."""
     config: Path | None = None
     """JSON file with gate settings; default: the paper's."""
 
 
 def run(argv: Sequence[str]) -> int:
     """Write the report and return 0."""
-    arguments = tyro.cli(
-        ReportArguments, args=argv, prog="roep-gym report", description=ReportArguments.__doc__
-    )
+    arguments = tyro.cli(ReportArguments, args=argv, prog="roep-gym report")
     from roep_gym.evaluate.report.write import FORMATS, write_report
 
     config = None if arguments.config is None else GateConfig.from_file(arguments.config)

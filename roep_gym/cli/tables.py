@@ -29,8 +29,8 @@ class TablesArguments:
     """Folder of a run, or of flat tables."""
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = ("3", "4")
     """Names of tables."""
-    task: tuple[str, ...] = ()
-    """Only rows of these tasks, where a table has tasks."""
+    task: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Only rows of this task, where a table has tasks; once or more."""
     format: TableFormat = "table"
     """How the tables are printed."""
     config: Path | None = None
@@ -39,9 +39,7 @@ class TablesArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Print the tables and return 0."""
-    arguments = tyro.cli(
-        TablesArguments, args=argv, prog="roep-gym tables", description=TablesArguments.__doc__
-    )
+    arguments = tyro.cli(TablesArguments, args=argv, prog="roep-gym tables")
     config = None if arguments.config is None else GateConfig.from_file(arguments.config)
     opened = open_run(arguments.run, config)
     known = {str(task) for task in opened.data["task"].values}

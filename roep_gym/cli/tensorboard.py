@@ -32,9 +32,7 @@ class TensorboardArguments:
 
 def run(argv: Sequence[str]) -> int:
     """Write the event files and return 0."""
-    arguments = tyro.cli(
-        TensorboardArguments, args=argv, prog="roep-gym tensorboard", description=TensorboardArguments.__doc__
-    )
+    arguments = tyro.cli(TensorboardArguments, args=argv, prog="roep-gym tensorboard")
     from roep_gym.evaluate.report.tensorboard import write_events
 
     config = None if arguments.config is None else GateConfig.from_file(arguments.config)
