@@ -219,9 +219,9 @@ def power_table(
         tests: Number of rows that are tested together: each is planned at Holm's first step, alpha / tests.
 
     Returns:
-        A Dataset along (`base_rate`, `success_drop`), in episodes of each condition: `paired_best` (pairs; nothing is gained,
-        every discordant pair is a loss), `paired_independent` (pairs whose outcomes have only their rates in common)
-        and `unpaired`. Real pairs lie between the first two. NaN where the drop exceeds the rate.
+        A Dataset along (`base_rate`, `success_drop`), in episodes of each condition: `paired_best` (pairs; nothing is
+        gained, every discordant pair is a loss), `paired_independent` (pairs whose outcomes have only their rates in
+        common) and `unpaired`. Real pairs lie between the first two. NaN where the drop exceeds the rate.
     """
     if tests < 1:
         raise InvalidInputError(f"Expected at least 1 test, got {tests}.")
