@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 from judging_data import drop, evaluation, failures
 from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, run_of, tabletop_run
+from rich.console import Console
 
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.config import GateConfig
 from roep_gym.evaluate.gate import judge
 from roep_gym.evaluate.report.records import Run, open_run
-from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text
+from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text, print_table
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 from roep_gym.evaluate.report.tables import TABLES, make_tables
 
@@ -123,6 +125,30 @@ def test_html_escapes_text_and_sorts_what_is_missing_last():
     assert "a_b &amp; &lt;c&gt;" in written
     assert '<td class="right" data-value="0.5">' in written
     assert '<td class="right" data-value="">N/A [1]</td>' in written
+
+
+@pytest.mark.parametrize("width", [90, 120])
+@pytest.mark.parametrize("name", ["3", "A4", "checks"])
+def test_a_terminal_gets_blocks_of_columns_that_fit_and_break_no_word(replay, name, width):
+    table, stream = TABLES[name](replay), io.StringIO()
+    print_table(table, Console(file=stream, width=width, force_terminal=True, color_system=None))
+    shown = stream.getvalue()
+    body = shown.partition("\n[1]")[0].splitlines()[1 : -len(table.notes)]
+    assert max(map(len, body)) <= width
+    words = set(shown.split())
+    for cell in itertools.chain(*table.rows):
+        assert set(cell.text.split()) <= words
+    for column in table.columns:
+        assert set(column.heading.split()) <= words
+
+
+def test_a_pipe_gets_the_full_width():
+    assert [line.rstrip() for line in FORMS["table"].write(small()).splitlines() if line.strip()][:3] == [
+        "Table T1. A title",
+        " Name|                             SR",
+        " ────────────────────────────────────",
+    ]
+    assert max(map(len, FORMS["table"].write(small()).splitlines())) < 40
 
 
 @pytest.mark.parametrize("form", FORMS)

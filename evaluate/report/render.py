@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 import html
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from roep_gym.evaluate.report.table import Cell, Column, Table
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMS",
     "Form",
+    "column_blocks",
     "csv_text",
     "html_text",
     "latex_text",
@@ -116,29 +117,84 @@ def terminal_text(table: Table) -> str:
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table on a console; into a pipe or file at its full width, so that nothing is folded or cut."""
+    """Print a table on a console: into a pipe or file at its full width, on a terminal never wider than that.
+
+    A table that is too wide for the terminal comes in blocks of columns, each with the labels of the rows.
+    """
     from rich import box
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table as RichTable
     from rich.text import Text
 
     marks = _Marks()
-    shown = RichTable(
-        box=box.SIMPLE_HEAD, title=f"Table {table.name}. {table.title}", title_justify="left", pad_edge=False
-    )
-    for column in table.columns:
-        shown.add_column(Text(column.heading), justify=column.align, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*(Text(marks.text(cell)) for cell in row))
+    lines = [[marks.text(cell) for cell in row] for row in table.rows]
+    blocks = column_blocks(table, lines, console.width if console.is_terminal else None)
     if not console.is_terminal:
-        unbounded = console.options.update(max_width=100_000)
-        width = Measurement.get(console, unbounded, shown).maximum
-        console = Console(file=console.file, highlight=False, width=width)
-    console.print(shown)
+        console = Console(file=console.file, highlight=False, width=100_000)
+    console.print(Text(f"Table {table.name}. {table.title}", style="bold"), soft_wrap=True)
+    for block in blocks:
+        shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        for k, width in block.items():
+            shown.add_column(
+                Text(table.columns[k].heading), justify=table.columns[k].align, overflow="fold", width=width
+            )
+        for line in lines:
+            shown.add_row(*(Text(line[k]) for k in block))
+        console.print(shown)
     for note in (*marks.notes(), *table.notes):
         console.print(Text(note), soft_wrap=True)
 
+
+def column_blocks(table: Table, lines: Sequence[Sequence[str]], width: int | None) -> list[dict[int, int]]:
+    """Divide the columns of a table into blocks that fit a width, each beginning with the labels of the rows.
+
+    Headings and long texts wrap between words and nothing else does.
+
+    Args:
+        table: The table.
+        lines: Its cells as text.
+        width: Characters that a block may take; None for any number.
+
+    Returns:
+        For each block the width of every column in it, by the column's position.
+    """
+    cells = [[line[k] for line in lines] for k in range(len(table.columns))]
+    full = [
+        max(map(len, [column.heading, *texts])) for column, texts in zip(table.columns, cells, strict=True)
+    ]
+    if width is None:
+        return [dict(enumerate(full))]
+    least = [
+        max(map(len, [*column.heading.split(), *_unbreakable(texts)]))
+        for column, texts in zip(table.columns, cells, strict=True)
+    ]
+    labels = [k for k, column in enumerate(table.columns) if column.name in _LABELS] or [0]
+    blocks = [[*labels]]
+    for k in (k for k in range(len(table.columns)) if k not in labels):
+        taken = sum(least[i] + _BETWEEN_COLUMNS for i in [*blocks[-1], k])
+        if taken > width and blocks[-1] != labels:
+            blocks.append([*labels])
+        blocks[-1].append(k)
+    return [_spread(block, least, full, width) for block in blocks]
+
+
+def _unbreakable(texts: Sequence[str]) -> list[str]:
+    """Return what of a column's texts must stay in one line: words of long texts, short texts as they are."""
+    if max(map(len, texts), default=0) <= _LONG_TEXT:
+        return [*texts]
+    return [word for text in texts for word in text.split()]
+
+
+def _spread(block: Sequence[int], least: Sequence[int], full: Sequence[int], width: int) -> dict[int, int]:
+    """Return the widths of a block's columns: the least, and what room is left in proportion to what they lack."""
+    room = max(0, width - sum(least[k] + _BETWEEN_COLUMNS for k in block))
+    lacking = max(1, sum(full[k] - least[k] for k in block))
+    share = min(1.0, room / lacking)
+    return {k: least[k] + int((full[k] - least[k]) * share) for k in block}
+
+
+_LABELS = ("model", "suite", "task", "condition")
+_BETWEEN_COLUMNS = 3
 
 FORMS: Mapping[str, Form] = {
     "table": Form("txt", terminal_text),
