@@ -240,7 +240,11 @@ def power_table(
             tables["unpaired"][i, j] = unpaired_episodes(rate, drop, power=power, alpha=level)
     return xr.Dataset(
         {
-            name: (("base_rate", "success_drop"), values, {"long_name": f"episodes of each condition, {name}"})
+            name: (
+                ("base_rate", "success_drop"),
+                values,
+                {"long_name": f"episodes of each condition, {name}"},
+            )
             for name, values in tables.items()
         },
         coords={"base_rate": list(base_rates), "success_drop": list(drops)},
