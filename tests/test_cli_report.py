@@ -35,6 +35,13 @@ def test_only_some_formats(tmp_path, capsys):
     assert "Figure A2: N/A, no episode" in capsys.readouterr().out
 
 
+def test_videos_need_frames(native, tmp_path, capsys):
+    assert main(["report", str(REPLAY), "--out", str(tmp_path / "a"), "--format", "csv", "--video"]) == 0
+    assert "Videos: N/A, no frames are stored" in capsys.readouterr().out
+    assert main(["report", str(native), "--out", str(tmp_path / "b"), "--format", "csv", "--video"]) == 0
+    assert len(list((tmp_path / "b" / "videos").glob("*.gif"))) == 8
+
+
 def test_the_report_lies_in_the_run_by_default(native, capsys):
     assert main(["report", str(native), "--format", "csv"]) == 0
     assert (native / "report" / "tables" / "3.csv").exists()

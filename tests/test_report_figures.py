@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import subprocess
 import sys
+import warnings
 
 import matplotlib
 import numpy as np
@@ -267,3 +268,13 @@ def test_importing_the_figures_loads_no_matplotlib():
 def test_steps_of_an_episode_that_is_not_stored(native):
     assert native.episode_steps(EpisodeKey(0, "full", 0, 0)) is None
     assert native.frames(EpisodeKey(0, "full", 0, 0)) == {}
+
+
+@pytest.mark.parametrize("name", ["3", "4", "effects"])
+def test_missing_values_leave_the_layout_whole(name):
+    data = evaluation(conditions=["baseline", "perturb"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figure = draw(run_of(data), name)
+        encoded(figure, "png")
+    assert all(axes.get_position().height > 0.1 for axes in figure.axes)

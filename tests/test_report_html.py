@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import base64
+import io
 import os
 import re
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from judging_data import evaluation, failures
+from PIL import Image
 from report_runs import FORBIDDEN_WORDS, REPLAY, run_of, tabletop_run
 
+from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.checks import CHECKS
+from roep_gym.evaluate.report.episodes import example_episodes, shield_trace
 from roep_gym.evaluate.report.figures import FIGURES
 from roep_gym.evaluate.report.page import data_uri
 from roep_gym.evaluate.report.records import open_run
 from roep_gym.evaluate.report.statements import facts, limits
 from roep_gym.evaluate.report.tables import TABLES
+from roep_gym.evaluate.report.videos import episode_video, overlay_text
 from roep_gym.evaluate.report.write import write_report
 
 VOID = {"meta", "link", "img", "br", "hr"}
@@ -52,9 +58,13 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
+def native(tmp_path_factory):
+    return tabletop_run(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def written(native, tmp_path_factory):
     """Return the page of each run by name: the replay, and a run with steps and frames, reported inside its folder."""
-    native = tabletop_run(tmp_path_factory)
     folders = {REPLAY: tmp_path_factory.mktemp("page"), native: native / "report"}
     return {
         folder.name: write_report(open_run(folder), out, ["html"]).page for folder, out in folders.items()
@@ -69,6 +79,44 @@ def page(request, written):
 @pytest.fixture(scope="module")
 def parsed(page):
     return Page(page.read_text())
+
+
+def test_videos_show_every_stored_frame_and_are_linked(native, tmp_path):
+    run = open_run(native)
+    written = write_report(run, tmp_path, ["html"], videos=True)
+    parsed = Page(written.page.read_text())
+    videos = [href for href in parsed.attributes("href") if href.endswith(".gif")]
+    keys = example_episodes(run)
+    # The exact policy never fails and has no shield; the other one fails and succeeds in every condition.
+    assert [(key.row, key.condition) for key in keys] == [
+        (0, "baseline"), (0, "perturb"), *[(1, name) for name in ("baseline", "perturb", "full") for _ in range(2)]
+    ]  # fmt: skip
+    assert [run.reason(key) == "success" for key in keys] == [True, True, *[True, False] * 3]
+    for key, href in zip(keys, videos, strict=True):
+        with Image.open(written.page.parent / href) as video:
+            assert video.n_frames == len(run.frames(key)["step"])
+    with pytest.raises(InvalidInputError, match="Expected stored images at"):
+        episode_video(run, keys[0]._replace(episode=99))
+
+
+def test_a_video_draws_patch_and_shield_over_the_frame(native):
+    run = open_run(native)
+    key = next(
+        key for key in example_episodes(run) if key.condition == "full" and run.reason(key) == "timeout"
+    )
+    trace, patches = shield_trace(run, key), run.episode_steps(key)["patch"].values
+    step = int(np.flatnonzero(trace.intervened)[0])
+    with Image.open(io.BytesIO(episode_video(run, key))) as video:
+        video.seek(step)
+        picture = np.asarray(video.convert("RGB")).astype(int)
+    row, column, _ = patches[step, 0] * 8 + 6
+    red, green, blue = picture[row, column]
+    assert min(red, green) > 200 > blue + 100, "the outline of the patch is yellow"
+    assert tuple(picture[1, 1]) != (255, 255, 255), "the border is coloured while the shield intervenes"
+    text = overlay_text(key, step, trace)
+    assert text.startswith(f"step {step}  medium  r/tau ")
+    assert "intervened" in text
+    assert overlay_text(key, 3, None) == "step 3  medium"
 
 
 def test_the_page_is_well_formed(parsed, page):

@@ -1,12 +1,13 @@
 """Which episodes stand for a run, and the shield's trace of one episode.
 
-`representative_episodes` picks the four of Figure 2, `traced_episode` that of Figure A2, A3 or A4, `shield_trace`
-reads what a shield did in an episode. The choice is a rule on the records, so it is the same every time.
+`representative_episodes` picks the four of Figure 2, `traced_episode` that of Figure A2, A3 or A4, `example_episodes`
+some of every row, and `shield_trace` reads what a shield did in an episode. The choice is a rule on the records, so it
+is the same every time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ __all__ = [
     "ChosenEpisode",
     "ShieldTrace",
     "episode_label",
+    "example_episodes",
     "representative_episodes",
     "shield_trace",
     "traced_episode",
@@ -85,14 +87,12 @@ def shield_trace(run: Run, key: EpisodeKey) -> ShieldTrace | None:
     refusals = [code for code, name in enumerate(names) if name.startswith("refused")]
     refused = np.isin(steps["projection"].values, refusals)
     moved = (steps["proposed_action"].values != steps["executed_action"].values).any(axis=1)
-    outcomes = run.outcomes(key.row, key.condition)
-    found = outcomes[(outcomes["seed_group"] == key.seed_group) & (outcomes["episode"] == key.episode)]
     return ShieldTrace(
         relative_risk=steps["risk"].values / tau,
         intervened=steps["intervened"].values == 1,
         applied=moved | refused,
         refused=refused,
-        reason=str(found["reason"].iloc[0]),
+        reason=run.reason(key),
     )
 
 
@@ -135,14 +135,37 @@ def traced_episode(run: Run, kind: str) -> EpisodeKey | None:
     return _first(run, TRACED[kind], lambda key: run.steps_path(key.row, key.condition).exists())
 
 
+def example_episodes(run: Run, most: int = 24) -> list[EpisodeKey]:
+    """Return the first success and the first failure with stored frames of each row, clean, medium and shielded.
+
+    Args:
+        run: The run.
+        most: Number of episodes after which the list ends.
+    """
+    kinds = [
+        _Kind(condition, "", success=success)
+        for condition in ("baseline", "perturb", "full")
+        for success in (1, 0)
+    ]
+    found = (
+        _first(run, kind, lambda key: run.frames_path(key).exists(), rows=[row])
+        for row in range(run.rows)
+        for kind in kinds
+    )
+    return [key for key in found if key is not None][:most]
+
+
 def episode_label(run: Run, key: EpisodeKey) -> str:
     """Return an episode's row, condition and place in the seed groups in one string."""
     return f"{run.short(key.row)}; {key.condition}, seed group {key.seed_group}, episode {key.episode}"
 
 
-def _first(run: Run, kind: _Kind, stored: Callable[[EpisodeKey], bool]) -> EpisodeKey | None:
-    """Return the first episode of a kind whose files are stored."""
-    tables = [run.outcomes(row, kind.condition).assign(row=row) for row in range(run.rows)]
+def _first(
+    run: Run, kind: _Kind, stored: Callable[[EpisodeKey], bool], rows: Iterable[int] | None = None
+) -> EpisodeKey | None:
+    """Return the first episode of a kind, in some rows or in all, whose files are stored."""
+    chosen = range(run.rows) if rows is None else rows
+    tables = [run.outcomes(row, kind.condition).assign(row=row) for row in chosen]
     table = pd.concat(tables, ignore_index=True)
     if kind.success is not None:
         table = table[table["success"] == kind.success]

@@ -70,12 +70,11 @@ def rollouts(run: Run) -> Figure:
             show_frame(axes, images[k], f"step {int(frames['step'][k])}")
         for axes in part.axes[len(at) :]:
             axes.set_axis_off()
-        ended = run.outcomes(key.row, key.condition)
-        reason = ended[(ended["seed_group"] == key.seed_group) & (ended["episode"] == key.episode)][
-            "reason"
-        ].iloc[0]
         part.suptitle(
-            f"{why}, {reason.replace('_', ' ')}: {episode_label(run, key)}", fontsize=8.5, x=0.01, ha="left"
+            f"{why}, {run.reason(key).replace('_', ' ')}: {episode_label(run, key)}",
+            fontsize=8.5,
+            x=0.01,
+            ha="left",
         )
     return figure
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 import html
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from roep_gym.evaluate import claim_table
 from roep_gym.evaluate.checks import CHECKS
-from roep_gym.evaluate.report.episodes import episode_label
+from roep_gym.evaluate.report.episodes import episode_label, example_episodes
 from roep_gym.evaluate.report.figures import Drawn
 from roep_gym.evaluate.report.frame_figures import contact_sheet
 from roep_gym.evaluate.report.page import data_uri, document
@@ -26,13 +26,16 @@ from roep_gym.evaluate.report.table import Table
 
 __all__ = ["report_page"]
 
-SHEETS = 24
-"""Most contact sheets in one page."""
-_SHEET_CONDITIONS = ("baseline", "perturb", "full")
 _ROW = ("model", "suite", "task")
 
 
-def report_page(run: Run, tables: Sequence[Table], figures: Sequence[Drawn], folder: Path) -> str:
+def report_page(
+    run: Run,
+    tables: Sequence[Table],
+    figures: Sequence[Drawn],
+    folder: Path,
+    videos: Mapping[EpisodeKey, Path] | None = None,
+) -> str:
     """Return the report as HTML.
 
     Args:
@@ -40,6 +43,7 @@ def report_page(run: Run, tables: Sequence[Table], figures: Sequence[Drawn], fol
         tables: All tables.
         figures: All figures, those that cannot be drawn included.
         folder: Folder that the page will lie in; links to stored files are relative to it.
+        videos: Videos of episodes, which contact sheets then link to.
     """
     table = {item.name: item for item in tables}
     figure = {item.name: item for item in figures}
@@ -57,7 +61,7 @@ def report_page(run: Run, tables: Sequence[Table], figures: Sequence[Drawn], fol
         "Failures by reason": draw("4") + show("failures"),
         "Harm and shield": show("A4", "A5") + draw("reliability", "A2", "A3", "A4"),
         "Severity": show("A6a", "A6b") + draw("A1"),
-        "Episodes": draw("2") + _contact_sheets(run, folder),
+        "Episodes": draw("2") + _contact_sheets(run, folder, videos or {}),
         "Provenance and fidelity": show("A2") + _folded("Every field of every contract", show("contract")),
         "Limits": _list(limits(run)),
     }
@@ -106,38 +110,24 @@ def _figure(drawn: Drawn) -> str:
     )
 
 
-def _contact_sheets(run: Run, folder: Path) -> str:
-    """Return frames of the first success and the first failure of each row and condition, inlined."""
-    keys = [
-        key
-        for row in range(run.rows)
-        for condition in _SHEET_CONDITIONS
-        for key in _examples(run, row, condition)
-    ]
+def _contact_sheets(run: Run, folder: Path, videos: Mapping[EpisodeKey, Path]) -> str:
+    """Return frames of example episodes, inlined, with links to the stored frames and the videos."""
+    keys = example_episodes(run)
     if not keys:
         return '<p class="missing">Contact sheets: N/A, no frames are stored.</p>\n'
-    sheets = [_sheet(run, key, reason, folder) for key, reason in keys[:SHEETS]]
-    more = f"<p>{len(keys) - SHEETS} more in the folder of frames.</p>" if len(keys) > SHEETS else ""
-    return "<h3>First success and first failure of each row</h3>" + "".join(sheets) + more
+    sheets = [_sheet(run, key, folder, videos) for key in keys]
+    return "<h3>First success and first failure of each row</h3>" + "".join(sheets)
 
 
-def _examples(run: Run, row: int, condition: str) -> Iterable[tuple[EpisodeKey, str]]:
-    outcomes = run.outcomes(row, condition)
-    for success in (1, 0):
-        for line in outcomes[outcomes["success"] == success].itertuples():
-            key = EpisodeKey(row, condition, int(line.seed_group), int(line.episode))
-            if run.frames_path(key).exists():
-                yield key, str(line.reason)
-                break
-
-
-def _sheet(run: Run, key: EpisodeKey, reason: str, folder: Path) -> str:
+def _sheet(run: Run, key: EpisodeKey, folder: Path, videos: Mapping[EpisodeKey, Path]) -> str:
     sheet = contact_sheet(run.frames(key))
-    label = html.escape(f"{episode_label(run, key)}: {reason.replace('_', ' ')}")
-    stored = html.escape(os.path.relpath(run.frames_path(key), folder))
-    link = f'<a href="{stored}">stored frames</a>'
+    label = html.escape(f"{episode_label(run, key)}: {run.reason(key).replace('_', ' ')}")
+    files = {"stored frames": run.frames_path(key)} | ({"video": videos[key]} if key in videos else {})
+    links = ", ".join(
+        f'<a href="{html.escape(os.path.relpath(path, folder))}">{name}</a>' for name, path in files.items()
+    )
     if sheet is None:
-        return f'<p class="missing">{label}: no image; {link}</p>\n'
+        return f'<p class="missing">{label}: no image; {links}</p>\n'
     from matplotlib.image import imsave
 
     stream = io.BytesIO()
@@ -145,7 +135,7 @@ def _sheet(run: Run, key: EpisodeKey, reason: str, folder: Path) -> str:
     return (
         f'<figure class="sheet"><div class="scroll" tabindex="0" role="region" aria-label="{label}">'
         f'<img src="{data_uri(stream.getvalue(), "image/png")}" alt="frames of {label}"></div>'
-        f'<p class="caption">{label} ({link})</p></figure>\n'
+        f'<p class="caption">{label} ({links})</p></figure>\n'
     )
 
 

@@ -120,6 +120,11 @@ class Run:
         table["reason"] = [REASONS[code] for code in self.data["reason"].values[at]]
         return table
 
+    def reason(self, key: EpisodeKey) -> str:
+        """Return how a recorded episode ended."""
+        table = self.outcomes(key.row, key.condition).set_index(["seed_group", "episode"])
+        return str(table["reason"].loc[(key.seed_group, key.episode)])
+
     def steps_path(self, row: int, condition: str) -> Path:
         """Return where the steps of a condition lie when they are stored."""
         return self.folder / "steps" / f"{row:04d}-{condition}.nc"

@@ -12,11 +12,13 @@ from pathlib import Path
 from roep_gym.error import unknown_name
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.report import style
+from roep_gym.evaluate.report.episodes import example_episodes
 from roep_gym.evaluate.report.figures import draw_figures
 from roep_gym.evaluate.report.html import report_page
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.render import FORMS
 from roep_gym.evaluate.report.tables import make_tables
+from roep_gym.evaluate.report.videos import episode_video
 
 __all__ = ["FORMATS", "Written", "write_report"]
 
@@ -41,13 +43,16 @@ class Written:
     missing: dict[str, str]
 
 
-def write_report(run: Run, folder: Path, formats: Collection[str] = FORMATS) -> Written:
+def write_report(
+    run: Run, folder: Path, formats: Collection[str] = FORMATS, *, videos: bool = False
+) -> Written:
     """Write `report.html`, `tables/` and `figures/` into a folder, replacing earlier ones file by file.
 
     Args:
         run: The run.
         folder: The folder; it is made where it does not exist.
         formats: Some of `FORMATS`.
+        videos: Whether the example episodes are written as videos too, into `videos/`.
 
     Raises:
         UnknownNameError: A format is unknown.
@@ -64,6 +69,10 @@ def write_report(run: Run, folder: Path, formats: Collection[str] = FORMATS) -> 
                 path = folder / "tables" / f"{table.name}.{FORMS[name].suffix}"
                 contents[path] = FORMS[name].write(table).encode()
     missing: dict[str, str] = {}
+    filmed = {
+        key: folder / "videos" / f"{run.frames_path(key).stem}.gif" for key in example_episodes(run) if videos
+    }
+    contents |= {path: episode_video(run, key) for key, path in filmed.items()}
     page = folder / PAGE if "html" in formats else None
     wanted = [name for name in style.FORMATS if name in formats]
     if wanted or page:
@@ -75,7 +84,7 @@ def write_report(run: Run, folder: Path, formats: Collection[str] = FORMATS) -> 
                     path = folder / "figures" / f"{drawn.name}.{suffix}"
                     contents[path] = style.encoded(drawn.figure, suffix)
         if page:
-            contents[page] = report_page(run, tables, figures, folder).encode()
+            contents[page] = report_page(run, tables, figures, folder, filmed).encode()
     for path, content in contents.items():
         write_atomically(path, content)
     return Written(page, tuple(contents), missing)

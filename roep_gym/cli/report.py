@@ -30,6 +30,8 @@ class ReportArguments:
     """Folder of the report; default: RUN/report."""
     format: Annotated[tuple[Format, ...], tyro.conf.UseAppendAction] = ()
     """What is written, once or more: the page (html), forms of tables, formats of figures; default: all."""
+    video: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Also write example episodes as videos, with patch and shield drawn over the frames."""
     config: Path | None = None
     """JSON file with gate settings; default: the paper's."""
 
@@ -42,8 +44,10 @@ def run(argv: Sequence[str]) -> int:
     config = None if arguments.config is None else GateConfig.from_file(arguments.config)
     opened = open_run(arguments.run, config)
     folder = arguments.out or arguments.run / "report"
-    written = write_report(opened, folder, arguments.format or FORMATS)
+    written = write_report(opened, folder, arguments.format or FORMATS, videos=arguments.video)
     for name, reason in written.missing.items():
         print(f"Figure {name}: N/A, {reason}")
+    if arguments.video and not any(path.suffix == ".gif" for path in written.files):
+        print("Videos: N/A, no frames are stored")
     print(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
     return 0
