@@ -73,7 +73,9 @@ def _blas() -> str:
     from threadpoolctl import threadpool_info
 
     np.dot(np.ones(2), np.ones(2))
-    libraries = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    loaded = [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+    # NumPy's own library where it brings one: which others are loaded depends on what was imported before.
+    libraries = [pool for pool in loaded if "numpy" in pool["filepath"]] or loaded
     kernels = {
         f"{pool['internal_api']} {pool['version']} {pool.get('architecture', '')}".strip()
         for pool in libraries

@@ -231,12 +231,14 @@ def test_empty_table_of_states_counts_as_missing(tmp_path):
 
 def _python(code: str, home: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a fresh interpreter without standard input, in a home of its own."""
+    # Other tests of this process may have isolated LIBERO already.
+    inherited = {name: value for name, value in os.environ.items() if name != "LIBERO_CONFIG_PATH"}
     return subprocess.run(
         [sys.executable, "-c", code],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        env={**os.environ, "HOME": str(home), **environment},
+        env={**inherited, "HOME": str(home), **environment},
         cwd=home,
         timeout=60,
         check=False,
