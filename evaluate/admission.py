@@ -51,12 +51,9 @@ def admit(data: xr.Dataset, rates: xr.Dataset, config: GateConfig) -> xr.Dataset
         _log(clean),
         _actions(clean, config),
         _fidelity(data),
-        _floor(
-            successes >= config.min_clean_successes, "clean successes", successes, config.min_clean_successes
-        ),
+        _floor(successes >= config.min_clean_successes, successes, config.min_clean_successes),
         _floor(
             rate >= config.min_clean_success_rate - config.tolerance,
-            "clean success rate",
             np.round(rate, 4),
             config.min_clean_success_rate,
         ),
@@ -205,8 +202,12 @@ def _fidelity(data: xr.Dataset) -> Array:
     )
 
 
-def _floor(holds: BoolArray, name: str, values: Array, threshold: float) -> Array:
-    return _first_problem([(~holds, [f"{name} {value:g} below {threshold:g}" for value in values])])
+def _floor(holds: BoolArray, values: Array, threshold: float) -> Array:
+    texts = [
+        f"{value:g} below {threshold:g}" if np.isfinite(value) else "undefined without episodes"
+        for value in values
+    ]
+    return _first_problem([(~holds, texts)])
 
 
 def _first_problem(problems: list[_Problem]) -> Array:

@@ -13,7 +13,7 @@ from roep_gym.evaluate.gate import judge
 from roep_gym.evaluate.report.records import Run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
-PAPER = Path(__file__).parent / "data" / "paper"
+PAPER = Path(__file__).parents[1] / "evaluate" / "reference"
 FORBIDDEN_WORDS = ("deploy", "certif", "recommend", "is safe", "recovery success")
 
 

@@ -78,7 +78,7 @@ def test_check_1_decides_before_all_others():
     verdict = Verdict(data)
     assert verdict.claim == ("clean_not_admitted", "Clean admission")
     assert verdict.check(2) == "fail"
-    assert "clean success rate 0 below 0.05" in verdict.reason(1)
+    assert "clean success rate: 0 below 0.05" in verdict.reason(1)
 
 
 @pytest.mark.parametrize("condition", ["baseline_clone", "perturb", "perturb_clone", "recovery", "full"])

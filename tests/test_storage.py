@@ -51,7 +51,9 @@ def test_what_is_no_run_is_refused(tmp_path):
     ):
         load_run(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
-    with pytest.raises(InvalidInputError, match="start the run's command again, which writes it from the journal"):
+    with pytest.raises(
+        InvalidInputError, match="start the run's command again, which writes it from the journal"
+    ):
         load_run(tmp_path)
 
 
