@@ -62,6 +62,10 @@ class EvaluateArguments:
     """Seconds without a control step after which a worker counts as hung and is replaced."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only the plain success rate: the condition baseline."""
+    report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write all tables, figures and the HTML page when the run ends, as `roep-gym report` does."""
+    tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Write TensorBoard's event files when the run ends, as `roep-gym tensorboard` does."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print the plan with an estimate of its time, and run nothing."""
 
@@ -92,7 +96,16 @@ def run(argv: Sequence[str]) -> int:
         RunDirectory(out).check_plan(plan)
         check_runnable(plan)
         return 0
-    return _run(console, plan, out, workers, arguments.stall_timeout)
+    status = _run(console, plan, out, workers, arguments.stall_timeout)
+    if arguments.report:
+        from roep_gym.cli import report
+
+        report.run([str(out)])
+    if arguments.tensorboard:
+        from roep_gym.cli import tensorboard
+
+        tensorboard.run([str(out)])
+    return status
 
 
 def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_timeout: float) -> int:
