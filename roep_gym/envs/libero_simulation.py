@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,12 +25,22 @@ from roep_gym.envs.libero_install import isolate_libero
 from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
 from roep_gym.typing import Array, FloatArray
 
+if TYPE_CHECKING:
+    from roep_gym.envs.fast_step import FastStep
+
 __all__ = ["SETTLE_ACTION", "LiberoSimulation"]
 
 SETTLE_ACTION: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0)
 """The action of a settling step: hold still, gripper open (as in the published LIBERO evaluations)."""
 
 _PLACEMENT_ATTEMPTS = 100
+_DERIVED_OBSERVATIONS = (
+    "_joint_pos_cos",
+    "_joint_pos_sin",
+    "world_pose_in_gripper",
+    "_to_robot0_eef_pos",
+    "_to_robot0_eef_quat",
+)  # functions of others; nobody reads them
 _DIVERGENCE_WARNINGS = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 _open_simulations: weakref.WeakSet[LiberoSimulation] = weakref.WeakSet()
 
@@ -52,6 +62,8 @@ class LiberoSimulation:
         self._frames_wanted = False
         self._frames: dict[str, Array] = {}
         self._context: Any = None
+        self._fast_step: FastStep | None = None
+        self._stock_step = False  # for the proof that both ways of stepping agree
         domain_class, settings = _load_domain(bddl_file)
         with seeding.preserved_numpy_state():
             try:
@@ -109,6 +121,7 @@ class LiberoSimulation:
         from robosuite.utils.errors import RandomizationError
 
         domain = self._domain
+        self._fast_step = None  # it holds the model that the reset replaces
         with seeding.preserved_numpy_state():
             np.random.seed(scene_seed)  # noqa: NPY002
             del domain.object_property_initializers[self._initializers :]
@@ -156,7 +169,7 @@ class LiberoSimulation:
             SimulationUnstableError: MuJoCo diverged during the step.
         """
         with self._looking(frames):
-            _, _, success, _ = self._domain.step(action)
+            success = self._control_step(action)
         counts = self._warning_counts()
         if (counts > self._warnings).any():
             names = [
@@ -170,8 +183,15 @@ class LiberoSimulation:
         return bool(success)
 
     def observe(self, name: str) -> Array:
-        """Return a copy of a low-dimensional observation by robosuite's name, as last sampled."""
-        return np.array(self._domain._observables[name].obs)
+        """Return a copy of a low-dimensional observation by robosuite's name, as last sampled.
+
+        Raises:
+            InfrastructureError: The scene has no such observation, or it is one that follows from others.
+        """
+        observable = self._domain._observables.get(name)
+        if observable is None or not observable.is_enabled():
+            raise InfrastructureError(f"Expected an observation that is sampled, got {name!r}.")
+        return np.array(observable.obs)
 
     def frame(self, camera: str) -> tuple[Array, Array]:
         """Return the last frame of a camera.
@@ -219,10 +239,20 @@ class LiberoSimulation:
     def close(self) -> None:
         """Free the scene and its GL context; may be called twice."""
         domain, self._domain = self._domain, None
-        self._context = None
+        self._context = self._fast_step = None
         if domain is not None:
             domain.close()
         _open_simulations.discard(self)
+
+    def _control_step(self, action: FloatArray) -> bool:
+        if self._stock_step:
+            _, _, success, _ = self._domain.step(action)
+            return bool(success)
+        if self._fast_step is None:
+            from roep_gym.envs.fast_step import FastStep
+
+            self._fast_step = FastStep(self._domain)
+        return self._fast_step.step(action)
 
     @contextmanager
     def _looking(self, frames: bool) -> Iterator[None]:
@@ -298,6 +328,14 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
 
         return [camera], [f"{cam_name}_image"]
 
+    def setup_observables(self: Any) -> Any:
+        observables = domain_class._setup_observables(self)
+        for name, observable in observables.items():
+            if name.endswith(_DERIVED_OBSERVATIONS):
+                observable.set_active(False)
+                observable.set_enabled(False)
+        return observables
+
     def reset_internal(self: Any) -> None:
         if self.has_offscreen_renderer and simulation._context is None:
             simulation._context = RenderContext(self.sim, self.render_gpu_device_id)
@@ -319,6 +357,7 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     registered = dict(REGISTERED_ENVS)
     members = {
         "_create_camera_sensors": create_camera_sensors,
+        "_setup_observables": setup_observables,
         "_reset_internal": reset_internal,
         "_destroy_sim": destroy_sim,
     }
