@@ -98,13 +98,10 @@ class FastStep:
 
 
 class _Arm:
-    """Robosuite's operational-space controller, with the same floating-point operations in the same order.
-
-    Matrices keep robosuite's memory layout, on which the order of summation in BLAS depends.
-    """
+    """Robosuite's operational-space controller, with the same floating-point operations in the same order."""
 
     def __init__(self, robot: Any, model: Any, data: Any) -> None:
-        from robosuite.utils.control_utils import nullspace_torques, opspace_matrices, orientation_error
+        from roep_gym.envs.operational_space import control_terms
 
         controller = robot.controller
         _require(
@@ -116,9 +113,7 @@ class _Arm:
             "a fixed-impedance, uncoupled OSC_POSE controller without interpolation",
         )
         self.controller = controller
-        self._model, self._data = model, data
-        self._opspace_matrices, self._nullspace_torques = opspace_matrices, nullspace_torques
-        self._orientation_error = orientation_error
+        self._model, self._data, self._control_terms = model, data, control_terms
         self._site = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_SITE, controller.eef_name)
         self._position, self._rotation = data.site_xpos[self._site], data.site_xmat[self._site].reshape(3, 3)
         joints, dofs = _run(controller.qpos_index), _run(controller.qvel_index)
@@ -126,15 +121,19 @@ class _Arm:
         self._bias, self._velocity = data.qfrc_bias[dofs], data.qvel
         self._torques = data.ctrl[_run(robot._ref_joint_actuator_indexes)]
         self._low, self._high = robot.torque_limits
-        self._kp, self._kd = (controller.kp[:3], controller.kp[3:6]), (controller.kd[:3], controller.kd[3:6])
+        self._gains = np.array([controller.kp, controller.kd])
         size = len(controller.qvel_index)
-        self._jacobian_pos, self._jacobian_ori = np.zeros((3, model.nv)), np.zeros((3, model.nv))
-        self._arm_pos, self._arm_ori = self._jacobian_pos[:, dofs], self._jacobian_ori[:, dofs]
+        self._jacobian = np.zeros((2, 3, model.nv))
+        self._jacobian_pos, self._jacobian_ori = self._jacobian
+        self._first, self._velocities = dofs.start, np.zeros((2, 3))
+        # Robosuite's matrices are in Fortran order, on which the order of summation in BLAS depends.
         self._j_pos, self._j_ori = np.zeros((3, size), order="F"), np.zeros((3, size), order="F")
         self._j_full = np.zeros((6, size), order="F")
         self._mass = np.zeros((size, size), order="F")
-        self._wrench = np.zeros(6)
         self._inertia, self._entries = data.qM, _mass_entries(model, data, dofs)
+        self._lambda, self._wrench = np.zeros((2, 3, 3)).transpose(0, 2, 1), np.zeros((2, 3))
+        self._decoupled, self._null = np.zeros((2, 3)), np.zeros(size)
+        self._flat = self._decoupled.reshape(6)
 
     def set_goal(self, action: FloatArray) -> None:
         """Take a new action as the goal, by the controller itself."""
@@ -145,26 +144,36 @@ class _Arm:
 
     def control(self) -> None:
         """Write the torques of this substep."""
-        controller, wrench = self.controller, self._wrench
+        controller = self.controller
         mujoco.mj_jacSite(self._model, self._data, self._jacobian_pos, self._jacobian_ori, self._site)
-        linear, angular = (
-            np.dot(self._jacobian_pos, self._velocity),
-            np.dot(self._jacobian_ori, self._velocity),
-        )
-        self._j_pos[:], self._j_ori[:] = self._arm_pos, self._arm_ori
-        self._j_full[:3], self._j_full[3:] = self._arm_pos, self._arm_ori
+        # Products that robosuite takes with NumPy stay with NumPy: Numba brings another BLAS.
+        np.dot(self._jacobian_pos, self._velocity, out=self._velocities[0])
+        np.dot(self._jacobian_ori, self._velocity, out=self._velocities[1])
         self._inertia.take(self._entries, out=self._mass.T, mode="clip")
-        turn = self._orientation_error(controller.goal_ori, self._rotation)
-        force = (controller.goal_pos - self._position) * self._kp[0] + -linear * self._kd[0]
-        torque = turn * self._kp[1] + -angular * self._kd[1]
-        _, lambda_pos, lambda_ori, nullspace = self._opspace_matrices(
-            self._mass, self._j_full, self._j_pos, self._j_ori
+        self._control_terms(
+            self._jacobian,
+            self._first,
+            self._mass,
+            self._j_full,
+            self._j_pos,
+            self._j_ori,
+            controller.goal_pos,
+            controller.goal_ori,
+            self._position,
+            self._rotation,
+            self._velocities,
+            self._gains,
+            controller.initial_joint,
+            self._joint_pos,
+            self._joint_vel,
+            self._lambda,
+            self._wrench,
+            self._null,
         )
-        wrench[:3], wrench[3:] = np.dot(lambda_pos, force), np.dot(lambda_ori, torque)
-        torques = np.dot(self._j_full.T, wrench) + self._bias
-        torques += self._nullspace_torques(
-            self._mass, nullspace, controller.initial_joint, self._joint_pos, self._joint_vel
-        )
+        np.dot(self._lambda[0], self._wrench[0], out=self._decoupled[0])
+        np.dot(self._lambda[1], self._wrench[1], out=self._decoupled[1])
+        torques = np.dot(self._j_full.T, self._flat) + self._bias
+        torques += self._null
         np.minimum(np.maximum(torques, self._low), self._high, out=self._torques)
 
 
