@@ -9,13 +9,15 @@ import json
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.dataset import write_run
-from roep_gym.evaluate.frames import write_frames
+from roep_gym.evaluate.frames import frames_path, write_frames
 from roep_gym.evaluate.journal import Abort, Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.preflight import check_runnable
@@ -106,21 +108,26 @@ def evaluate(
     check_runnable(plan)
     run = RunDirectory(out)
     with run.open(plan):
-        journal = Journal(run.journal, plan.digest)
+        if run.dataset.exists() and not run.journal.exists():
+            raise InvalidInputError(
+                f"Expected the journal {run.journal} beside {run.dataset.name}, but it is missing; restore it from a "
+                "copy, or run into another output folder. Going on without it would overwrite what was recorded."
+            )
         started = time.time()
-        try:
-            session = _Session(run, plan, journal, observer or SilentObserver())
-            executor = make_executor(plan)
+        with closing(Journal(run.journal, plan.digest)) as journal:
             try:
-                session.work(executor)
-            finally:
-                executor.close()
-            return session.summary()
-        finally:
-            # Also after Ctrl-C or an error: what is recorded can be judged.
+                session = _Session(run, plan, journal, observer or SilentObserver())
+                with closing(make_executor(plan)) as executor:
+                    session.work(executor)
+            except BaseException as error:
+                try:
+                    write_run(run, plan, journal)  # what is recorded can be judged
+                except RoepError as second:
+                    error.add_note(f"The Dataset could not be written either. {second}")
+                raise
             write_run(run, plan, journal)
             _log(run, started)
-            journal.close()
+            return session.summary()
 
 
 class _Session:
@@ -136,6 +143,8 @@ class _Session:
         self._unstable: Counter[PlannedEpisode] = Counter()
         self._failed_in_succession: Counter[int] = Counter()
         self._done = journal.recorded()
+        # Frames that got lost are made again: the episode is run once more and must come out the same.
+        self._done -= {p for p in journal.with_frames() if not frames_path(run, p).exists()}
         self._queue_all()
 
     def work(self, executor: Executor) -> None:
@@ -230,6 +239,9 @@ class _Session:
 
 def _log(run: RunDirectory, started: float) -> None:
     """Append when this call ran; times are kept out of the Dataset, which equal runs share bit for bit."""
-    calls: Sequence[object] = json.loads(run.log.read_text()) if run.log.exists() else []
+    try:
+        calls: Sequence[object] = json.loads(run.log.read_text())
+    except (FileNotFoundError, ValueError):  # a new run, or a damaged log, which nothing depends on
+        calls = []
     entry = {"started": started, "ended": time.time()}
     write_atomically(run.log, json.dumps([*calls, entry], indent=1).encode())

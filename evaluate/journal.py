@@ -11,7 +11,8 @@ import io
 import json
 import math
 import sqlite3
-from collections.abc import Iterator, Mapping
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,13 +68,15 @@ class Journal:
             row = self._connection.execute("SELECT digest FROM plan").fetchone()
         except sqlite3.Error as error:
             raise InvalidInputError(
-                f"Expected a journal at {path}, got {error}; take another output folder."
+                f"Expected a journal that can be written at {path}, got: {error}. Restore it or make it writable, or "
+                "take another output folder."
             ) from error
         if row is None:
             self._write("INSERT INTO plan VALUES (?)", (plan_digest,))
         elif row[0] != plan_digest:
             raise InvalidInputError(
-                f"Expected the journal of this plan at {path}, got that of another plan; take another output folder."
+                f"Expected the journal of this plan at {path}, got that of another plan; restore the plan that the run "
+                "was begun with, or take another output folder."
             )
 
     def add(self, planned: PlannedEpisode, record: EpisodeRecord) -> None:
@@ -83,7 +86,8 @@ class Journal:
             RecordConflictError: The episode has a different record already.
             RoepError: The disk is full or the file cannot be written; nothing recorded before is lost.
         """
-        digest = record_digest(record)
+        attributes = {**record.attributes, "frames": _arrays_digest(record.frames) if record.frames else ""}
+        digest = record_digest(record.summary, attributes, record.steps)
         known = self._connection.execute(
             "SELECT digest FROM episodes WHERE row=? AND condition=? AND seed_group=? AND episode=?", planned
         ).fetchone()
@@ -97,19 +101,28 @@ class Journal:
             *planned,
             digest,
             json.dumps(record.summary, sort_keys=True),
-            json.dumps(record.attributes, sort_keys=True),
+            json.dumps(attributes, sort_keys=True),
             _pack(record.steps),
         )
         self._write("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
 
     def add_abort(self, planned: PlannedEpisode, cause: str, detail: str) -> None:
         """Store an aborted attempt."""
-        self._write("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, cause, detail))
+        texts = [text.encode(errors="backslashreplace").decode() for text in (cause, detail)]
+        self._write("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, *texts))
 
     def recorded(self) -> set[PlannedEpisode]:
         """Return the episodes that have a record."""
-        query = "SELECT row, condition, seed_group, episode FROM episodes"
-        return {PlannedEpisode(*row) for row in self._connection.execute(query)}
+        return {
+            PlannedEpisode(*row)
+            for row in self._read("SELECT row, condition, seed_group, episode FROM episodes")
+        }
+
+    def with_frames(self) -> set[PlannedEpisode]:
+        """Return the episodes that stored frames."""
+        where = "json_extract(attributes, '$.frames') != ''"
+        query = f"SELECT row, condition, seed_group, episode FROM episodes WHERE {where}"
+        return {PlannedEpisode(*row) for row in self._read(query)}
 
     def records(
         self, row: int | None = None, condition: str | None = None
@@ -119,34 +132,53 @@ class Journal:
         Args:
             row: Only this row.
             condition: Only this condition.
+
+        Raises:
+            InvalidInputError: The file is damaged, or a record is not what was written.
         """
-        query = "SELECT row, condition, seed_group, episode, summary, attributes, steps FROM episodes"
+        query = "SELECT row, condition, seed_group, episode, digest, summary, attributes, steps FROM episodes"
         where = [
             name for name, value in (("row = ?", row), ("condition = ?", condition)) if value is not None
         ]
         if where:
             query += " WHERE " + " AND ".join(where)
         query += " ORDER BY row, condition, seed_group, episode"
-        for *key, summary, attributes, steps in self._connection.execute(
+        for *key, digest, summary, attributes, steps in self._read(
             query, [value for value in (row, condition) if value is not None]
         ):
-            yield (
-                PlannedEpisode(*key),
-                EpisodeRecord(
-                    summary=json.loads(summary),
-                    steps=_unpack(steps),
-                    attributes=json.loads(attributes),
-                ),
-            )
+            planned = PlannedEpisode(*key)
+            try:
+                record = EpisodeRecord(json.loads(summary), _unpack(steps), attributes=json.loads(attributes))
+                sound = record_digest(record.summary, record.attributes, record.steps) == digest
+            except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+                raise InvalidInputError(self._damaged(planned)) from error
+            if not sound:
+                raise InvalidInputError(self._damaged(planned))
+            yield planned, record
 
     def aborts(self) -> list[Abort]:
         """Return all aborted attempts in the order of their writing."""
         query = "SELECT row, condition, seed_group, episode, cause, detail FROM aborts ORDER BY rowid"
-        return [Abort(PlannedEpisode(*row[:4]), row[4], row[5]) for row in self._connection.execute(query)]
+        return [Abort(PlannedEpisode(*row[:4]), row[4], row[5]) for row in self._read(query)]
 
     def close(self) -> None:
         """Close the file; may be called twice."""
         self._connection.close()
+
+    def _damaged(self, planned: PlannedEpisode) -> str:
+        return (
+            f"Expected the record of {planned} in {self._path} as it was written, but it was changed or damaged since; "
+            "restore the journal from a copy, or run into another output folder."
+        )
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> Iterator[Any]:
+        try:
+            yield from self._connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise InvalidInputError(
+                f"Expected a readable journal at {self._path}, got: {error}. Restore it from a copy, or run into "
+                "another output folder."
+            ) from error
 
     def _write(self, statement: str, values: tuple[Any, ...]) -> None:
         try:
@@ -158,15 +190,20 @@ class Journal:
             ) from error
 
 
-def record_digest(record: EpisodeRecord) -> str:
-    """Return the digest of everything in a record that two identical episodes share; times are left out."""
+def record_digest(
+    summary: Mapping[str, Any], attributes: Mapping[str, Any], steps: Mapping[str, Array]
+) -> str:
+    """Return the digest of what two identical episodes share; times are left out."""
+    compared = {k: _canonical(v) for k, v in summary.items() if k not in _TIMES}
+    text = json.dumps([compared, attributes], sort_keys=True) + _arrays_digest(steps)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _arrays_digest(arrays: Mapping[str, Array]) -> str:
     state = hashlib.blake2b(digest_size=16)
-    summary = {k: _canonical(v) for k, v in record.summary.items() if k not in _TIMES}
-    state.update(json.dumps([summary, record.attributes], sort_keys=True).encode())
-    for part in (record.steps, record.frames):
-        for name in sorted(part):
-            array = np.ascontiguousarray(part[name])
-            state.update(f"{name}{array.dtype.str}{array.shape}".encode() + array.tobytes())
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
     return state.hexdigest()
 
 

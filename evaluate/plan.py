@@ -276,7 +276,7 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
         if not tasks:
             raise InvalidInputError(f"Expected at least one task for the model {model.name!r}, got none.")
         for suite, task, instruction, states in _resolve_tasks(tasks):
-            if states is not None and plan.seed_groups * plan.episodes > states:
+            if plan.seed_groups * plan.episodes > states:
                 raise InvalidInputError(
                     f"Expected at most {states} episodes a condition, as many as {task!r} has initial states, got "
                     f"{plan.seed_groups} x {plan.episodes}."
@@ -289,9 +289,10 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
     return ResolvedPlan(plan, tuple(rows), conditions)
 
 
-def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int | None]]:
+def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int]]:
     """Yield suite, task name, instruction and number of initial states of every task that is named, each once."""
     from roep_gym.envs import task_catalog
+    from roep_gym.envs.tabletop_env import INIT_STATES
     from roep_gym.envs.tabletop_env import TASKS as TABLETOP_TASKS
 
     seen = set()
@@ -300,7 +301,7 @@ def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int | 
         if suite == "tabletop":
             if name not in TABLETOP_TASKS:
                 raise unknown_name("task of tabletop", name, TABLETOP_TASKS)
-            found: list[tuple[str, str, str, int | None]] = [("tabletop", name, TABLETOP_TASKS[name], None)]
+            found = [("tabletop", name, TABLETOP_TASKS[name], INIT_STATES)]
         else:
             named = task_catalog.tasks(text) if text in task_catalog.suites() else [
                 task_catalog.find_task(suite or None, name)

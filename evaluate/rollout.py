@@ -142,9 +142,11 @@ def _actions(answer: Any, executed_steps: int) -> tuple[list[Array], int]:
     episode on: what a policy returns is the policy's own doing.
     """
     try:
-        chunk = np.asarray(answer, dtype=np.float32)
-    except (TypeError, ValueError):
+        given = np.asarray(answer)
+    except ValueError:  # ragged
+        given = np.empty(0)
+    if given.ndim != 2 or len(given) == 0 or given.dtype.kind not in "fiu":
         return [np.empty(0, dtype=np.float32)], 0
-    if chunk.ndim != 2 or len(chunk) == 0:
-        return [chunk.reshape(-1) if chunk.ndim != 1 else chunk[:0]], 0
+    with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused
+        chunk = given.astype(np.float32)
     return list(chunk[: executed_steps or None]), len(chunk)

@@ -64,6 +64,8 @@ class RunDirectory:
             ) from error
         with lock:
             self._lock(lock)
+            for leftover in self.root.rglob(".*.tmp"):  # of a writer that was killed
+                leftover.unlink()
             self.check_plan(plan)
             if not self.plan.exists():
                 write_atomically(self.manifest, manifest_text(plan).encode())

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from roep_gym.evaluate.schema import check_dataset
 __all__ = ["DATASET", "load_dataset", "load_run", "normalise_strings", "save_dataset"]
 
 DATASET = "episodes.nc"
+_DIGEST = "content_digest"
 
 
 def load_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
@@ -58,22 +60,43 @@ def save_dataset(data: xr.Dataset, path: Path) -> None:
         RoepError: The file cannot be written.
     """
     with replacing(path) as temporary:
-        data.to_netcdf(temporary, engine="h5netcdf")
+        data.assign_attrs({_DIGEST: content_digest(data)}).to_netcdf(temporary, engine="h5netcdf")
 
 
 def load_dataset(path: Path) -> xr.Dataset:
     """Read a netCDF file into memory; its text comes back as Python strings.
 
     Raises:
-        InvalidInputError: There is no such file, or it cannot be read as netCDF.
+        InvalidInputError: There is no such file, it cannot be read as netCDF, or its content was changed.
     """
     try:
         with xr.open_dataset(path, engine="h5netcdf") as stored:
-            return normalise_strings(stored.load())
-    except (OSError, ValueError, KeyError) as error:
+            data = normalise_strings(stored.load())
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise InvalidInputError(
             f"Expected a netCDF file at {path}, but reading it failed: {error}; restore the file."
         ) from error
+    expected = data.attrs.pop(_DIGEST, None)
+    if expected is not None and expected != content_digest(data):
+        raise InvalidInputError(
+            f"Expected {path} as it was written, but its content was changed or damaged since; restore the file, or "
+            "start the run's command again, which writes it anew."
+        )
+    return data
+
+
+def content_digest(data: xr.Dataset) -> str:
+    """Return a digest of all values of a Dataset, with their names, types and shapes."""
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(map(str, data.variables)):
+        values = data[name].values
+        kind = "text" if values.dtype.kind in "OSUT" else values.dtype.str
+        state.update(f"{name}\0{kind}\0{values.shape}\0".encode())
+        if kind == "text":
+            state.update("\0".join(_text(value) for value in values.ravel()).encode())
+        else:
+            state.update(np.ascontiguousarray(values).tobytes())
+    return state.hexdigest()
 
 
 def normalise_strings(data: xr.Dataset) -> xr.Dataset:

@@ -55,6 +55,12 @@ class Scripted:
             return np.zeros((1, 6))
         if hit and self._fault == "text":
             return "left a bit"
+        if hit and self._fault == "axes":
+            return np.zeros((1, 1, 7), dtype=np.float32)
+        if hit and self._fault == "digits":
+            return np.full((1, 7), "0.5")
+        if hit and self._fault == "surrogate":
+            raise RuntimeError("no such file: \udcff")
         if hit and self._fault == "raise":
             raise RuntimeError("the network fell over")
         if hit and self._fault == "raise once" and self._first():
@@ -81,3 +87,8 @@ class Scripted:
 
     def close(self) -> None:
         self._seeds.clear()
+
+
+def leave(status: int) -> None:
+    """End the process, as a careless loader does."""
+    raise SystemExit(status)

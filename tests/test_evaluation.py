@@ -19,7 +19,7 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.driver import SilentObserver, evaluate
-from roep_gym.evaluate.journal import Journal, record_digest
+from roep_gym.evaluate.journal import Journal
 from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run_directory import RunDirectory
@@ -224,7 +224,7 @@ def _recorded(journal: Path) -> int:
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [("nan", "invalid_execution"), ("shape", "invalid_execution"), ("text", "invalid_execution")],
+    [(fault, "invalid_execution") for fault in ("nan", "shape", "text", "axes", "digits")],
 )
 def test_a_malformed_answer_is_the_policys_failure(tmp_path: Path, fault: str, reason: str) -> None:
     plan = make_plan(arguments={"fault": fault}, conditions=["baseline"])
@@ -349,7 +349,6 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
     later = type(record)(
         {**record.summary, "wall_time": 99.0}, record.steps, record.frames, record.attributes
     )
-    assert record_digest(later) == record_digest(record)
     journal.add(planned, later)
     other = type(record)({**record.summary, "steps": 1}, record.steps, record.frames, record.attributes)
     with pytest.raises(RecordConflictError, match="got two that differ"):
@@ -358,7 +357,7 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
     with pytest.raises(InvalidInputError, match="got that of another plan"):
         Journal(tmp_path / "journal.sqlite", "another")
     (tmp_path / "text.sqlite").write_text("no database" * 200)
-    with pytest.raises(InvalidInputError, match="Expected a journal at"):
+    with pytest.raises(InvalidInputError, match="Expected a journal that can be written at"):
         Journal(tmp_path / "text.sqlite", plan.digest)
 
 
@@ -498,3 +497,108 @@ def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
         InvalidInputError, match="start the run's command again, which writes it from the journal"
     ):
         load_run(tmp_path / "run")
+
+
+def copy_of(run: Path, tmp_path: Path) -> RunDirectory:
+    import shutil
+
+    shutil.copytree(run, tmp_path / "copy")
+    return RunDirectory(tmp_path / "copy")
+
+
+def test_a_record_that_was_changed_is_refused(whole_run: Path, tmp_path: Path) -> None:
+    import sqlite3
+
+    run = copy_of(whole_run, tmp_path)
+    with sqlite3.connect(run.journal) as connection:
+        connection.execute(
+            "UPDATE episodes SET summary = replace(summary, '\"success\": 1', '\"success\": 0')"
+        )
+    with pytest.raises(InvalidInputError, match="as it was written, but it was changed or damaged since"):
+        evaluate(make_plan(), run.root, InProcess)
+
+
+def test_a_dataset_that_was_changed_is_refused_and_written_anew(whole_run: Path, tmp_path: Path) -> None:
+    import h5py
+
+    run = copy_of(whole_run, tmp_path)
+    with h5py.File(run.dataset, "r+") as file:
+        file["success"][:6] = 1 - file["success"][:6]
+    with pytest.raises(InvalidInputError, match="its content was changed or damaged since"):
+        load_dataset(run.dataset)
+    evaluate(make_plan(), run.root, InProcess)
+    equal(run.root, whole_run)
+
+
+def test_a_finished_run_without_its_journal_is_not_overwritten(whole_run: Path, tmp_path: Path) -> None:
+    run = copy_of(whole_run, tmp_path)
+    before = run.dataset.read_bytes()
+    run.journal.unlink()
+    with pytest.raises(InvalidInputError, match="but it is missing; restore it from a copy"):
+        evaluate(make_plan(), run.root, InProcess)
+    assert run.dataset.read_bytes() == before
+
+
+def test_frames_that_got_lost_are_made_again(tmp_path: Path) -> None:
+    plan = make_plan(arguments={"chunk": 4}, conditions=["perturb"], frames="looked", seed_groups=1)
+    evaluate(plan, tmp_path / "run", InProcess)
+    lost = sorted(RunDirectory(tmp_path / "run").frames.iterdir())[0]
+    with np.load(lost) as stored:
+        before = dict(stored)
+    lost.unlink()
+    (lost.parent / f".{lost.name}.123.tmp").write_text("of a writer that was killed")
+    evaluate(plan, tmp_path / "run", InProcess)
+    with np.load(lost) as stored:
+        for name, frames in before.items():
+            np.testing.assert_array_equal(stored[name], frames)
+    assert not list(lost.parent.glob(".*.tmp"))
+
+
+def test_what_cannot_be_written_as_text_and_a_damaged_log_stop_nothing(tmp_path: Path) -> None:
+    plan = make_plan(arguments={"fault": "surrogate"}, conditions=["baseline"])
+    summary = evaluate(plan, tmp_path / "run", InProcess)
+    assert (summary.recorded, len(summary.incomplete)) == (5, 1)
+    assert summary.aborts[0].cause == "RuntimeError: no such file: \\udcff."
+    RunDirectory(tmp_path / "run").log.write_text("{")
+    evaluate(plan, tmp_path / "run", InProcess)
+    assert len(json.loads(RunDirectory(tmp_path / "run").log.read_text())) == 1
+
+
+def test_a_policy_that_cannot_be_built_is_one_sentence(tmp_path: Path) -> None:
+    models = [{"name": "a", "policy": "evaluation_policies:leave", "arguments": {"status": 3}}]
+    with pytest.raises(InvalidInputError, match=re.escape("to be built, got SystemExit: 3.")):
+        evaluate(make_plan(models=models), tmp_path / "run", InProcess)
+
+
+def test_a_run_that_is_asked_to_end_writes_its_dataset(tmp_path: Path) -> None:
+    out, plan_file = tmp_path / "run", tmp_path / "plan.json"
+    plan_file.write_text(make_plan().plan.to_json())
+    command = [
+        sys.executable,
+        "-m",
+        "roep_gym",
+        "evaluate",
+        str(plan_file),
+        "--out",
+        str(out),
+        "--workers",
+        "1",
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    deadline = time.monotonic() + 60
+    while _recorded(RunDirectory(out).journal) < 3 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.terminate()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Interrupted. What is recorded lies in" in " ".join(output.split())
+    assert (load_dataset(RunDirectory(out).dataset)["success"] != NOT_RUN).sum() >= 3
+
+
+def test_quick_and_conditions_exclude_each_other() -> None:
+    from roep_gym.cli import evaluate as command
+
+    with pytest.raises(
+        InvalidInputError, match="Expected --quick, which is the condition baseline, or --condition"
+    ):
+        command.run(["--policy", "random", "--task", "tabletop/reach", "--quick", "--condition", "strong"])

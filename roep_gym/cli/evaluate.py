@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,13 +15,14 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from roep_gym.error import InfrastructureError, InvalidInputError
+from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run_directory import RunDirectory
 
 __all__ = ["EvaluateArguments", "run"]
 
 _PIPE_WIDTH = 160
+_BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
 
 
 _Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
@@ -79,6 +81,10 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         EvaluateArguments, args=argv, prog="roep-gym evaluate", description=EvaluateArguments.__doc__
     )
+    if arguments.quick and arguments.condition:
+        raise InvalidInputError(
+            f"Expected --quick, which is the condition baseline, or --condition, got both: {arguments.condition}."
+        )
     if arguments.workers < 0:
         raise InvalidInputError(f"Expected at least 1 worker, got {arguments.workers}.")
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
@@ -114,8 +120,13 @@ def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_ti
     from roep_gym.evaluate.local_executor import LocalExecutor
     from roep_gym.evaluate.progress import ProgressObserver
 
+    # Asked to end, as by a batch system: the same as Ctrl-C, so that the Dataset is written.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    on_libero = any(row.suite != "tabletop" for row in plan.rows)
     rendering = check_rendering()
-    if rendering.problem and any(row.suite != "tabletop" for row in plan.rows):
+    if on_libero and rendering.backend not in _BACKENDS:
+        raise unknown_name("rendering backend in MUJOCO_GL", rendering.backend, _BACKENDS)
+    if on_libero and rendering.problem:
         raise InfrastructureError(
             f"Expected off-screen rendering to work, got: {rendering.problem}; {rendering.remedy}."
         )

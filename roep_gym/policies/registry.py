@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, RoepError, unknown_name
 from roep_gym.policies.base import Policy
 
 __all__ = ["POLICIES", "make_policy"]
@@ -48,7 +48,14 @@ def make_policy(name: str, /, **arguments: Any) -> Policy:
         inspect.signature(factory).bind(**arguments)
     except TypeError as error:
         raise InvalidInputError(f"Expected arguments that fit the policy {name!r}, got: {error}.") from error
-    policy = factory(**arguments)
+    try:
+        policy = factory(**arguments)
+    except RoepError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidInputError(
+            f"Expected the policy {name!r} to be built, got {type(error).__name__}: {error}."
+        ) from error
     if not isinstance(policy, Policy):
         missing = [m for m in ("contract", "observations", "observed", "begin", "act", "end", "close")
                    if not hasattr(policy, m)]  # fmt: skip
