@@ -72,7 +72,11 @@ def wrap(
         frames: Frames to keep: "none", "looked" or "all".
         replan: Whether the policy looks again after an intervention, so that its frames are drawn.
     """
-    env = PerturbObservation(env, profile=profile, keep_clean=frames != "none")
+    # A policy that asks for no camera runs under every condition; its records tell that no frame was given.
+    keys = None if env.get_wrapper_attr("cameras") else list[str]()
+    env = PerturbObservation(
+        env, profile=profile, keep_clean=frames != "none", image_keys=keys, depth_keys=keys
+    )
     if shield is not None:
         env = ShieldAction(env, shield=shield, frames_on_intervention=replan)
     return RecordEpisode(StepBudget(env, max_steps=step_budget), frames=frames)

@@ -162,15 +162,49 @@ def test_an_image_alone_is_perturbed_channels_last_or_first(shape: tuple[int, ..
 
 def test_a_vector_passes_through_bit_for_bit() -> None:
     inner = vector_env()
-    observation, info = PerturbObservation(inner, "strong").reset(seed=0)
-    assert observation.tobytes() == inner.observation.tobytes()
-    assert info["perturbation"] == {"profile": "strong", "metadata": {}, "changed": {}}
+    nothing: dict[str, list[str]] = {"image_keys": [], "depth_keys": []}
+    for profile, chosen in (("clean", {}), ("strong", nothing)):
+        observation, info = PerturbObservation(inner, profile, **chosen).reset(seed=0)
+        assert observation.tobytes() == inner.observation.tobytes()
+        assert info["perturbation"] == {"profile": profile, "metadata": {}, "changed": {}}
 
 
-def test_a_uint8_vector_and_a_stack_of_nine_channels_are_no_images() -> None:
-    for shape in ((12,), (20, 20, 9)):
-        inner = ScriptedEnv(np.full(shape, 7, np.uint8), spaces.Box(0, 255, shape, np.uint8))
-        assert (PerturbObservation(inner, "strong").reset(seed=0)[0] == 7).all()
+VECTORS = "got none; vector observations pass through unchanged; nothing would be perturbed."
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind", "message"),
+    [
+        ((5,), np.float32, VECTORS),
+        ((12,), np.uint8, VECTORS),
+        ((20, 20, 9), np.uint8, "got only 'observation' (uint8 (20, 20, 9)), skipped as neither."),
+        ((4, 32, 32, 3), np.uint8, "got only 'observation' (uint8 (4, 32, 32, 3)), skipped as neither."),
+        ((32, 32, 3), np.float32, "got only 'observation' (float32 (32, 32, 3)), skipped as neither."),
+    ],
+)
+def test_a_profile_that_would_perturb_nothing_is_refused(
+    shape: tuple[int, ...], kind: type[np.generic], message: str
+) -> None:
+    inner = ScriptedEnv(np.ones(shape, kind), spaces.Box(0, 255, shape, kind))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        PerturbObservation(inner, "strong")
+    still = {"name": "still", "operators": [{"operator": "rgb_occlusion", "alpha": 0.0}]}
+    for profile in ("clean", still):
+        observation, _ = PerturbObservation(inner, profile).reset(seed=0)
+        assert (observation == 1).all()
+
+
+def test_a_stack_of_frames_and_a_profile_for_depth_alone_are_refused() -> None:
+    plain = gym.make("roep_gym/Tabletop-v0", image_size=32)
+    with pytest.raises(InvalidInputError, match=re.escape("'agentview_image' (uint8 (3, 32, 32, 3))")):
+        PerturbObservation(gym.wrappers.FrameStackObservation(plain, 3), "strong")
+    fog = {"name": "fog", "operators": [{"operator": "depth_dropout", "probability": 0.2}]}
+    with pytest.raises(
+        InvalidInputError, match="only 'agentview_image', on which none of its operators acts"
+    ):
+        PerturbObservation(plain, fog)
+    with pytest.raises(InvalidInputError, match=re.escape(VECTORS)):
+        PerturbObservation(gym.make("CartPole-v1"), "strong")
 
 
 def test_severity_zero_is_the_identity_bit_for_bit() -> None:

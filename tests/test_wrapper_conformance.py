@@ -18,6 +18,7 @@ from gymnasium.utils.env_checker import check_env, data_equivalence
 
 import roep_gym  # noqa: F401
 from roep_gym import wrappers
+from roep_gym.error import InvalidInputError
 from roep_gym.shields import Assessment
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 
@@ -68,11 +69,36 @@ STACKS: dict[str, list[tuple[Any, dict[str, Any]]]] = {
         (PerturbObservation, {"profile": "strong"}),
         (RecordEpisode, {}),
     ],
-    "perturbation outermost": [
-        (RecordEpisode, {}),
-        (StepBudget, {"max_steps": 20}),
-        (PerturbObservation, {}),
-    ],
+}
+WRONG_STACKS: dict[str, tuple[list[tuple[Any, dict[str, Any]]], str]] = {
+    "perturbed after the record": (
+        [(RecordEpisode, {}), (PerturbObservation, {})],
+        "Expected RecordEpisode outermost, got PerturbObservation around it",
+    ),
+    "shielded after the record, through another wrapper": (
+        [(RecordEpisode, {}), (gym.wrappers.OrderEnforcing, {}), (ShieldAction, {"shield": SHIELD})],
+        "Expected RecordEpisode outermost, got ShieldAction around it",
+    ),
+    "ended after the record": (
+        [(RecordEpisode, {}), (StepBudget, {"max_steps": 20})],
+        "Expected RecordEpisode outermost, got StepBudget around it",
+    ),
+    "recorded twice": (
+        [(RecordEpisode, {}), (RecordEpisode, {})],
+        "Expected RecordEpisode outermost, got RecordEpisode around it",
+    ),
+    "perturbed twice": (
+        [
+            (PerturbObservation, {}),
+            (StepBudget, {"max_steps": 20}),
+            (PerturbObservation, {"profile": "clean"}),
+        ],
+        "Expected one PerturbObservation in a stack",
+    ),
+    "shielded twice": (
+        [(ShieldAction, {"shield": SHIELD}), (ShieldAction, {"shield": SHIELD})],
+        "Expected one ShieldAction in a stack",
+    ),
 }
 
 each_stack = pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
@@ -143,6 +169,12 @@ def test_the_spec_rebuilds_the_stack_also_through_json(stack: list[tuple[Any, di
         again = gym.make(spec)
         assert layers(again) == layers(env)
         assert data_equivalence(rollout(again), expected, exact=True)
+
+
+@pytest.mark.parametrize(("stack", "message"), WRONG_STACKS.values(), ids=WRONG_STACKS)
+def test_a_wrong_order_is_refused(stack: list[tuple[Any, dict[str, Any]]], message: str) -> None:
+    with pytest.raises(InvalidInputError, match=message):
+        build(stack)
 
 
 @pytest.mark.filterwarnings("error")

@@ -15,6 +15,7 @@ from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.frame_keys import FrameKeys, boxes_of, find_frame_keys, split_observation
 from roep_gym.wrappers.operators import Metadata, Modality
 from roep_gym.wrappers.profiles import Profile
+from roep_gym.wrappers.stack_order import check_order
 
 __all__ = ["PerturbObservation"]
 
@@ -27,7 +28,8 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
 
     Around any environment with a Dict or Box observation. Images are uint8 of 1, 3 or 4 channels, last or first;
     depth is float metres under keys that end in `_depth`; everything else passes through. The environment's arrays are
-    never modified, and what is returned is a private copy. At severity zero the values are the same bit for bit.
+    never modified, and what is returned is a private copy. At severity zero the values are the same bit for bit. A
+    profile that would find nothing to perturb is refused, unless both lists of keys are given and empty.
 
     The draws are a pure function of (run id, seed group, episode, step index, observation key, operator), so that they
     depend neither on earlier episodes nor on the environment's generator, which is left alone. Without an episode's
@@ -63,14 +65,18 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             profile: A built-in profile's name, or a mapping as `Profile.from_spec` reads it.
             keep_clean: Whether `info["clean_frames"]` holds the clean arrays of rendered frames.
             image_keys: Images to perturb; None: all.
-            depth_keys: Depth arrays to perturb; None: all.
+            depth_keys: Depth arrays to perturb; None: all. Two empty lists say that nothing is to be perturbed.
 
         Raises:
             UnknownNameError: An unknown profile, operator, parameter or observation key.
-            InvalidInputError: A severity is out of its range, or a key is not an image or depth array.
+            InvalidInputError: A severity is out of its range, a key is not an image or depth array, the profile finds
+                nothing to perturb, or the stack below has a `RecordEpisode` or another `PerturbObservation`.
         """
         resolved = Profile.from_spec(profile)
         keys = find_frame_keys(env.observation_space, image_keys, depth_keys)
+        check_order(env, PerturbObservation)
+        if not (image_keys == [] and depth_keys == []):
+            _check_effect(resolved, env.observation_space, keys)
         gym.utils.RecordConstructorArgs.__init__(
             self, profile=profile, keep_clean=keep_clean, image_keys=image_keys, depth_keys=depth_keys
         )
@@ -151,6 +157,30 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         if self._keep_clean:
             info["clean_frames"] = clean_frames
         return (result if isinstance(observation, dict) else next(iter(result.values()))), info
+
+
+def _check_effect(profile: Profile, space: spaces.Space[Any], keys: FrameKeys) -> None:
+    """Refuse a profile that acts, but on nothing in the space."""
+    reached = {_IMAGE: keys.images, _DEPTH: keys.depths}
+    if profile.is_identity or any(reached[modality] for modality in profile.modalities()):
+        return
+    chosen = {*keys.images, *keys.depths}
+    skipped = [
+        f"{key!r} ({box.dtype} {box.shape})"
+        for key, box in boxes_of(space).items()
+        if key not in chosen and isinstance(box, spaces.Box) and len(box.shape) > 1
+    ]
+    if skipped:
+        found = f"only {', '.join(skipped)}, skipped as neither"
+    elif chosen:
+        found = f"only {', '.join(map(repr, sorted(chosen)))}, on which none of its operators acts"
+    else:
+        found = "none; vector observations pass through unchanged; nothing would be perturbed"
+    raise InvalidInputError(
+        f"Expected arrays that the profile {profile.name!r} perturbs (images: uint8 of 3 axes with 1, 3 or 4 channels, "
+        "first or last; depth: float of one channel, under a key that ends in '_depth' or is in depth_keys), got "
+        f"{found}."
+    )
 
 
 def _with_zero(space: spaces.Space[Any], keys: FrameKeys) -> spaces.Space[Any]:

@@ -136,6 +136,16 @@ class Profile:
             for operator, severity in self._acting_on(modality)
         ]
 
+    def modalities(self) -> frozenset[Modality]:
+        """Return the kinds of arrays that some operator changes, that is with a severity above zero."""
+        operators = [find_operator(s.operator) for s in self.settings if s.severity > 0]
+        return frozenset(o.modality for o in operators if isinstance(o, ObservationOperator))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether every severity is zero."""
+        return all(setting.severity == 0 for setting in self.settings)
+
     def _acting_on(self, modality: Modality) -> Iterator[tuple[ObservationOperator, float]]:
         for setting in self.settings:
             operator = find_operator(setting.operator)

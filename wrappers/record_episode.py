@@ -17,6 +17,7 @@ from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.episode_trace import FRAME_CHOICES, EpisodeTrace, FrameChoice, TraceLayout
 from roep_gym.wrappers.frame_keys import BOX_KEY, FrameKeys, boxes_of, find_frame_keys, split_observation
 from roep_gym.wrappers.perturb_observation import PerturbObservation
+from roep_gym.wrappers.stack_order import check_order, find_wrapper
 
 __all__ = ["RecordEpisode"]
 
@@ -54,12 +55,13 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             frames: Which frames are stored: "none", "looked" (at by the policy) or "all" (every frame is rendered).
 
         Raises:
-            InvalidInputError: The spaces are of another kind, `frames` is unknown, or frames are to be stored and the
-                `PerturbObservation` below does not keep the clean ones.
+            InvalidInputError: The spaces are of another kind, `frames` is unknown, the stack has a recorder already, or
+                frames are to be stored and the `PerturbObservation` below does not keep the clean ones.
         """
         if frames not in FRAME_CHOICES:
             raise unknown_name("choice of frames", str(frames), FRAME_CHOICES)
-        perturbation = _find_perturbation(env)
+        check_order(env, RecordEpisode)
+        perturbation = find_wrapper(env, PerturbObservation)
         if frames != "none" and perturbation is not None and not perturbation.keeps_clean:
             raise InvalidInputError(
                 f"Expected PerturbObservation(keep_clean=True) below RecordEpisode(frames={frames!r}), "
@@ -195,14 +197,6 @@ def _reason(info: Info, *, truncated: bool) -> str:
     if info.get("is_success"):
         return "success"
     return "timeout" if truncated else "unknown"
-
-
-def _find_perturbation(env: gym.Env[Any, Any]) -> PerturbObservation | None:
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, PerturbObservation):
-            return env
-        env = env.env
-    return None
 
 
 def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> TraceLayout:

@@ -22,6 +22,7 @@ from roep_gym.shields.projection import check_proposed_action
 from roep_gym.shields.shield import RuntimeShield
 from roep_gym.shields.storage import load_shield
 from roep_gym.typing import Array, Info
+from roep_gym.wrappers.stack_order import check_order
 
 __all__ = ["ShieldAction"]
 
@@ -74,7 +75,8 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 for them, for policies that decide again then (`replan_after_intervention`).
 
         Raises:
-            InvalidInputError: The shield cannot be read, or it does not fit the environment's spaces or control mode.
+            InvalidInputError: The shield cannot be read, it does not fit the environment's spaces or control mode, or
+                the stack below has a `RecordEpisode` or another `ShieldAction`.
         """
         if not isinstance(shield, str) or not shield:
             raise InvalidInputError(f"Expected `shield` to be a file or `module:name`, got {shield!r}.")
@@ -89,6 +91,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             raise InvalidInputError(
                 f"Expected `field_names` to be None or a list of names, got {field_names!r}."
             )
+        check_order(env, ShieldAction)
         RecordConstructorArgs.__init__(
             self,
             shield=shield,

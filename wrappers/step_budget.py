@@ -8,6 +8,7 @@ import gymnasium as gym
 
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Info
+from roep_gym.wrappers.stack_order import check_order
 
 __all__ = ["StepBudget"]
 
@@ -39,10 +40,11 @@ class StepBudget(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArg
             max_steps: Steps after which the episode is truncated, at least 1; the paper's is 280.
 
         Raises:
-            InvalidInputError: The budget is not a positive integer.
+            InvalidInputError: The budget is not a positive integer, or the stack below has a `RecordEpisode`.
         """
         if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
             raise InvalidInputError(f"Expected max_steps to be an integer >= 1, got {max_steps!r}.")
+        check_order(env, StepBudget, once=False)
         gym.utils.RecordConstructorArgs.__init__(self, max_steps=max_steps)
         gym.Wrapper.__init__(self, env)
         self._max_steps = max_steps
