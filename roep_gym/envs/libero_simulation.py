@@ -76,7 +76,7 @@ class LiberoSimulation:
                     camera_widths=image_size,
                     **settings,
                 )
-            except (ImportError, RuntimeError, ValueError, OSError) as error:
+            except (ImportError, RuntimeError, ValueError, OSError, AttributeError) as error:
                 raise InfrastructureError(
                     f"Expected LIBERO to build the scene of {bddl_file.name}, got {type(error).__name__}: {error}. "
                     "Run `roep-gym doctor`, which checks rendering and assets."
