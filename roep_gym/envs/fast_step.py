@@ -130,7 +130,7 @@ class _Arm:
         self._j_pos, self._j_ori = np.zeros((3, size), order="F"), np.zeros((3, size), order="F")
         self._j_full = np.zeros((6, size), order="F")
         self._mass = np.zeros((size, size), order="F")
-        self._inertia, self._entries = data.qM, _mass_entries(model, data, dofs)
+        self._inertia, self._entries = _inertia(model, data, dofs)
         self._lambda, self._wrench = np.zeros((2, 3, 3)).transpose(0, 2, 1), np.zeros((2, 3))
         self._decoupled, self._null = np.zeros((2, 3)), np.zeros(size)
         self._flat = self._decoupled.reshape(6)
@@ -210,14 +210,20 @@ def _clock(observable: Any) -> tuple[float, bool]:
     return observable._time_since_last_sample, observable._sampled
 
 
-def _mass_entries(model: Any, data: Any, dofs: slice) -> Array:
-    """Return where MuJoCo's sparse inertia holds the arm's block; found by expanding the numbers of its entries."""
-    numbers = np.arange(1.0, len(data.qM) + 1)
+def _inertia(model: Any, data: Any, dofs: slice) -> tuple[FloatArray, Array]:
+    """Return MuJoCo's sparse inertia and where it holds the entries of the arm's block."""
     dense = np.zeros((model.nv, model.nv))
-    mujoco.mj_fullM(model, dense, numbers)
+    if hasattr(data, "qM"):
+        inertia = data.qM
+        mujoco.mj_fullM(model, dense, np.arange(1.0, len(inertia) + 1))  # expands the numbers of the entries
+    else:  # newer MuJoCo: compressed rows of the lower triangle
+        inertia = data.M
+        for row, (start, count) in enumerate(zip(model.M_rowadr, model.M_rownnz, strict=True)):
+            columns, numbers = model.M_colind[start : start + count], np.arange(start, start + count) + 1
+            dense[row, columns] = dense[columns, row] = numbers
     block = dense[dofs, dofs]
     _require(bool(block.all()), "a serial arm")
-    return block.astype(np.intp) - 1
+    return inertia, block.astype(np.intp) - 1
 
 
 def _run(indices: Sequence[int]) -> slice:
