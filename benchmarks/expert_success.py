@@ -71,7 +71,7 @@ def run(job: Job) -> list[Episode]:
     episodes = []
     for k in job.init_states:
         group, index = divmod(k, 10)
-        identity = EpisodeIdentity("expert", group, index, k, scene_seed(env.suite, env.task, group, index))
+        identity = EpisodeIdentity("expert", group, index, k, scene_seed(env.suite, job.task, group, index))
         observation, _ = env.reset(options=identity.to_options())
         policy.begin(
             PolicyEpisode(
