@@ -1,16 +1,20 @@
 """LIBERO's control step with the same bits and less work.
 
 In each of the 25 substeps of a control step robosuite evaluates the whole dynamics three times: before the
-controller, in the controller, and in the integration. Only the controls change in between, but each evaluation
-starts the constraint solver where the last one ended, so that leaving one out changes the last bits of the state.
-`FastStep` keeps the three solutions and leaves out what they have in common: positions, velocities and unconstrained
-accelerations are computed once. Everything else is about Python: names are looked up once, observables are sampled
-when they are due instead of asked in each substep, and reward and observation dictionaries that nobody reads are not
-built. `tests/test_libero_fast_step.py` compares every step with stock LIBERO.
+controller, in the controller, and in the integration. Only the controls change in between, but in MuJoCo 3.3.2
+each evaluation starts the constraint solver where the last one ended, so that leaving one out changes the last
+bits of the state. `FastStep` keeps the three solutions and leaves out what they have in common: positions and
+velocities are computed once. In newer MuJoCo, where only a step moves the solver's start, the last solution
+suffices.
+
+Everything else is about Python: names are looked up once, observables are sampled when they are due instead of
+asked in each substep, and reward and observation dictionaries that nobody reads are not built.
+`tests/test_libero_fast_step.py` compares every step with stock LIBERO.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,6 +53,7 @@ class FastStep:
             "one sampling time for all observables",
         )
         _require(self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER, "the Euler integrator")
+        self._forward_moves_warm_start = _forward_moves_warm_start()
         goal = domain.parsed_problem["goal_state"]
         self._lights = any(predicate[0] in _SIDE_EFFECTS for predicate in goal)
 
@@ -64,10 +69,11 @@ class FastStep:
         gripper.command(action[dimension:])
         for substep in range(self._substeps):
             mujoco.mj_step1(model, data)
-            mujoco.mj_fwdActuation(model, data)
-            mujoco.mj_fwdAcceleration(model, data)
-            mujoco.mj_fwdConstraint(model, data)
-            mujoco.mj_fwdConstraint(model, data)  # the controller's evaluation, with the same controls
+            if self._forward_moves_warm_start:
+                mujoco.mj_fwdActuation(model, data)
+                mujoco.mj_fwdAcceleration(model, data)
+                mujoco.mj_fwdConstraint(model, data)
+                mujoco.mj_fwdConstraint(model, data)  # the controller's evaluation, with the same controls
             if substep == 0:
                 arm.set_goal(action[:dimension])
             arm.control()
@@ -208,6 +214,16 @@ class _Gripper:
 
 def _clock(observable: Any) -> tuple[float, bool]:
     return observable._time_since_last_sample, observable._sampled
+
+
+@functools.cache
+def _forward_moves_warm_start() -> bool:
+    """Tell whether this MuJoCo keeps each solution as the next one's start, or (newer) only that of a step."""
+    falling = "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+    model = mujoco.MjModel.from_xml_string(falling)
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    return bool(data.qacc_warmstart.any())
 
 
 def _inertia(model: Any, data: Any, dofs: slice) -> tuple[FloatArray, Array]:
