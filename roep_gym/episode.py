@@ -2,10 +2,12 @@
 
 `EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. `EpisodeTracker` gives an
 environment or wrapper the identity of the episode that begins, also in training, where nobody passes one.
+`read_index` reads the integers of reset options.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 from roep_gym import seeding
 from roep_gym.error import InvalidInputError
 
-__all__ = ["EpisodeIdentity", "EpisodeTracker", "policy_seed", "scene_seed"]
+__all__ = ["EpisodeIdentity", "EpisodeTracker", "policy_seed", "read_index", "scene_seed"]
 
 
 @dataclass(frozen=True)
@@ -65,16 +67,11 @@ class EpisodeIdentity:
             raise InvalidInputError(
                 f"Expected options['episode'] with the fields {list(cls.__dataclass_fields__)}, got {sorted(fields)}."
             ) from error
-        for name in ("seed_group", "episode", "init_state", "scene_seed"):
-            value = getattr(identity, name)
-            optional = name in ("init_state", "scene_seed")
-            if not (isinstance(value, int) and not isinstance(value, bool) and value >= 0) and not (
-                optional and value is None
-            ):
-                raise InvalidInputError(
-                    f"Expected options['episode'][{name!r}] to be an integer >= 0, got {value!r}."
-                )
-        return identity
+        required = {name: getattr(identity, name) for name in ("seed_group", "episode")}
+        optional = {name: getattr(identity, name) for name in ("init_state", "scene_seed")}
+        given = required | {name: value for name, value in optional.items() if value is not None}
+        read = {name: read_index(value, f"options['episode'][{name!r}]") for name, value in given.items()}
+        return cls(**{**asdict(identity), **read})
 
 
 class EpisodeTracker:
@@ -98,6 +95,25 @@ class EpisodeTracker:
             identity = EpisodeIdentity(run_id=name, seed_group=0, episode=self._episodes)
         self._episodes += 1
         return identity
+
+
+def read_index(value: Any, what: str) -> int:
+    """Return an integer >= 0 of Python or NumPy (`rng.integers(50)`) as a Python integer.
+
+    Args:
+        value: The integer; True and False are none.
+        what: What it is, for the message.
+
+    Raises:
+        InvalidInputError: It is not an integer, or below 0.
+    """
+    try:
+        index = -1 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        index = -1
+    if index < 0:
+        raise InvalidInputError(f"Expected {what} to be an integer >= 0, got {value!r}.")
+    return index
 
 
 def scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:

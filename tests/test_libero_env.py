@@ -17,6 +17,7 @@ from gymnasium.utils.env_checker import check_env
 
 from roep_gym import seeding
 from roep_gym.envs.libero_env import LiberoEnv
+from roep_gym.envs.libero_safety import SafetyLimits
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import find_task, initial_states
 from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError
@@ -267,6 +268,18 @@ def test_absolute_control_reaches_an_absolute_pose() -> None:
         ({"control_mode": "relativ"}, "Unknown control mode 'relativ'. Did you mean 'relative'"),
         ({"unsafe_channels": ["workspce"]}, "Unknown unsafe channel 'workspce'. Did you mean 'workspace'"),
         ({"safety_limits": {"contact": 1.0}}, "Unknown safety limit 'contact'."),
+        (
+            {"safety_limits": {"contact_force": -1}},
+            "Expected the safety limit 'contact_force' to be a finite number >= 0, got -1.",
+        ),
+        (
+            {"safety_limits": {"drop_speed": True}},
+            "Expected the safety limit 'drop_speed' to be a finite number",
+        ),
+        (
+            {"safety_limits": {"workspace_low": 0.9}},
+            "Expected the safety limit 'workspace_low' below 'workspace_high', got 0.9 and 0.8.",
+        ),
         ({"render_mode": "human"}, "Unknown render mode 'human'."),
         (
             {"cameras": ["agentview", "agentview"]},
@@ -279,14 +292,24 @@ def test_bad_arguments_are_refused(arguments: dict[str, Any], message: str) -> N
         LiberoEnv("goal_stove", **arguments)
 
 
+def test_the_workspace_may_begin_behind_and_below_the_base() -> None:
+    limits = SafetyLimits.from_mapping({"workspace_near": -0.1, "workspace_low": -0.2})
+    assert (limits.workspace_near, limits.workspace_low) == (-0.1, -0.2)
+
+
 def test_bad_actions_and_states_are_refused(env: LiberoEnv) -> None:
     env.reset(options=episode())
-    with pytest.raises(PolicyOutputError, match=re.escape("finite action of shape (7,), got shape (6,)")):
+    with pytest.raises(PolicyOutputError, match=re.escape("7 finite action entries, got the shape (6,)")):
         env.step(np.zeros(6))
     with pytest.raises(PolicyOutputError, match="1 non-finite entries"):
         env.step(np.array([np.nan, 0, 0, 0, 0, 0, 0]))
+    with pytest.raises(PolicyOutputError, match="got what is no array of numbers"):
+        env.step("abc")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=re.escape("initial state in 0..49")):
         env.reset(options=episode(init_state=50))
+    with pytest.raises(InvalidInputError, match=re.escape("options['init_state'] to be an integer >= 0")):
+        env.reset(options={"init_state": True})
+    assert env.reset(options={"init_state": np.int64(3)})[1]["episode"]["init_state"] == 3
     fresh = LiberoEnv("goal_stove", cameras=[])
     with pytest.raises(InfrastructureError, match=re.escape("Expected reset() before step()")):
         fresh.step(np.zeros(7))

@@ -177,7 +177,7 @@ def test_the_dense_reward_is_the_progress() -> None:
     assert reward == pytest.approx(before - after, abs=1e-6)
 
 
-@pytest.mark.parametrize("action", [np.full(7, np.nan), np.zeros(6)])
+@pytest.mark.parametrize("action", [np.full(7, np.nan), np.zeros(6), "abc", [[1.0], [1.0, 2.0]], {}, None])
 def test_a_wrong_action_is_the_policys_fault(action: Any) -> None:
     env = TabletopEnv()
     env.reset(seed=0)
@@ -192,11 +192,11 @@ def test_a_wrong_action_is_the_policys_fault(action: Any) -> None:
         ({"suite": "table"}, UnknownNameError, "Did you mean 'tabletop'?"),
         ({"cameras": ["agentvew"]}, UnknownNameError, "Did you mean 'agentview'?"),
         ({"control_mode": "absolute"}, UnknownNameError, "Unknown control mode 'absolute'."),
-        (
-            {"image_size": 4},
-            InvalidInputError,
-            "Expected image_size >= 8 and settle_steps >= 0, got 4 and 10.",
-        ),
+        ({"cameras": "agentview"}, InvalidInputError, "Expected cameras to be a list of names, got the text"),
+        ({"image_size": 4}, InvalidInputError, "Expected image_size to be an integer >= 8, got 4."),
+        ({"image_size": "64"}, InvalidInputError, "Expected image_size to be an integer >= 8, got '64'."),
+        ({"image_size": 64.0}, InvalidInputError, "Expected image_size to be an integer >= 8, got 64.0."),
+        ({"settle_steps": -1}, InvalidInputError, "Expected settle_steps to be an integer >= 0, got -1."),
         (
             {"render_mode": "human"},
             InvalidInputError,
@@ -209,12 +209,27 @@ def test_wrong_arguments_are_refused(arguments: Any, error: type[Exception], mes
         TabletopEnv(**arguments)
 
 
-@pytest.mark.parametrize("init_state", [-1, 50, True, "3"])
+@pytest.mark.parametrize("init_state", [-1, 50, True, np.bool_(True), "3", 3.0])
 def test_an_initial_state_out_of_range_is_refused(init_state: Any) -> None:
+    for options in ({"init_state": init_state}, EpisodeIdentity("r", 0, 0, init_state).to_options()):
+        with pytest.raises(InvalidInputError, match=r"Expected (an initial state|options).*, got "):
+            TabletopEnv().reset(options=options)
+
+
+def test_the_integers_of_numpy_are_accepted() -> None:
+    drawn = np.random.default_rng(0).integers(50)
+    by_identity = EpisodeIdentity("r", np.int32(1), np.uint8(2), drawn).to_options()  # type: ignore[arg-type]
+    for options in ({"init_state": drawn}, by_identity):
+        episode = TabletopEnv().reset(seed=0, options=options)[1]["episode"]
+        assert episode["init_state"] == drawn
+        assert {type(episode[name]) for name in ("init_state", "seed_group", "episode")} == {int}
+
+
+def test_an_unknown_reset_option_is_refused() -> None:
     with pytest.raises(
-        InvalidInputError, match=re.escape(f"Expected an initial state in 0..49, got {init_state!r}.")
+        UnknownNameError, match=r"Unknown reset option 'init_sate'\. Did you mean 'init_state'"
     ):
-        TabletopEnv().reset(options={"init_state": init_state})
+        TabletopEnv().reset(options={"init_sate": 3})
 
 
 def test_it_renders_when_made_to() -> None:

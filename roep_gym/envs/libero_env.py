@@ -11,11 +11,12 @@ from gymnasium import spaces
 
 from roep_gym import seeding
 from roep_gym.envs import libero_observations as observations
+from roep_gym.envs.action_input import read_action
 from roep_gym.envs.libero_safety import DEFAULT_CHANNELS, SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.task_catalog import Task, find_task, initial_states
-from roep_gym.episode import EpisodeIdentity, EpisodeTracker
-from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.episode import EpisodeIdentity, EpisodeTracker, read_index
+from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.typing import Array, FloatArray, Info
 
@@ -186,15 +187,13 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         """Run one control step of 50 ms.
 
         Raises:
-            PolicyOutputError: The action has another shape than (7,) or a non-finite entry.
+            PolicyOutputError: The action is not numeric, or has another shape than (7,) or a non-finite entry.
             InfrastructureError: No episode is running.
             SimulationUnstableError: MuJoCo diverged.
         """
         if self._simulation is None or not self._running:
             raise InfrastructureError("Expected reset() before step(), but no episode is running.")
-        proposed = np.asarray(action, dtype=np.float64)
-        if proposed.shape != (7,) or not np.isfinite(proposed).all():
-            raise PolicyOutputError(f"Expected a finite action of shape (7,), got {_describe(proposed)}.")
+        proposed = read_action(action, 7)
         clipped = np.clip(proposed, -self._bound, self._bound)
         success = self._simulation.step(clipped, frames=self._frames_wanted)
         unsafe = self._monitor.evaluate(self._simulation, proposed, self._bound)
@@ -248,10 +247,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         init_state, scene = episode.init_state, episode.scene_seed
         if init_state is None and options is not None:
             init_state = options.get("init_state")
-            if init_state is not None and (not _is_int(init_state) or init_state < 0):
-                raise InvalidInputError(
-                    f"Expected options['init_state'] to be an integer >= 0, got {init_state!r}."
-                )
+            if init_state is not None:
+                init_state = read_index(init_state, "options['init_state']")
         if init_state is None:
             init_state = int(self.np_random.integers(len(initial_states(self.libero_task))))
         if scene is None:
@@ -290,9 +287,3 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _describe(action: FloatArray) -> str:
-    if action.shape != (7,):
-        return f"shape {action.shape}"
-    return f"{np.count_nonzero(~np.isfinite(action))} non-finite entries in {np.array2string(action, precision=3)}"

@@ -17,6 +17,9 @@ from roep_gym.typing import FloatArray
 
 __all__ = ["DEFAULT_CHANNELS", "SafetyLimits", "UnsafeMonitor"]
 
+_SIGNED = ("workspace_near", "workspace_low")
+"""Limits that may be negative: the robot can reach behind and below its base."""
+
 DEFAULT_CHANNELS: tuple[str, ...] = ("action_bounds", "workspace")
 """Channels that are active unless others are chosen; the others need limits for the robot and the task at hand."""
 
@@ -49,16 +52,30 @@ class SafetyLimits:
 
     @classmethod
     def from_mapping(cls, limits: Mapping[str, float] | None) -> SafetyLimits:
-        """Return the default limits with some replaced; unknown names and non-finite values are refused."""
+        """Return the default limits with some replaced.
+
+        Raises:
+            InvalidInputError: A name is unknown, a value is not a finite number, a value that cannot be negative is,
+                or the workspace is empty.
+        """
         known = {f.name for f in fields(cls)}
         for name, value in (limits or {}).items():
             if name not in known:
                 raise unknown_name("safety limit", name, known)
-            if not isinstance(value, int | float) or not np.isfinite(value):
+            number = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
+            if not number or (value < 0 and name not in _SIGNED):
+                expected = "a finite number" if name in _SIGNED else "a finite number >= 0"
                 raise InvalidInputError(
-                    f"Expected the safety limit {name!r} to be a finite number, got {value!r}."
+                    f"Expected the safety limit {name!r} to be {expected}, got {value!r}."
                 )
-        return cls(**dict(limits or {}))
+        chosen = cls(**dict(limits or {}))
+        for low, high in (("near", "far"), ("low", "high")):
+            least, most = getattr(chosen, f"workspace_{low}"), getattr(chosen, f"workspace_{high}")
+            if least >= most:
+                raise InvalidInputError(
+                    f"Expected the safety limit 'workspace_{low}' below 'workspace_{high}', got {least} and {most}."
+                )
+        return chosen
 
 
 class UnsafeMonitor:

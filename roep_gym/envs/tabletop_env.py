@@ -15,8 +15,9 @@ import numpy as np
 from gymnasium import spaces
 
 from roep_gym import seeding
-from roep_gym.episode import EpisodeIdentity, EpisodeTracker
-from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.envs.action_input import read_action
+from roep_gym.episode import EpisodeIdentity, EpisodeTracker, read_index
+from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import Array, Info
 
 __all__ = ["INIT_STATES", "SUITE", "TASKS", "TabletopEnv"]
@@ -33,6 +34,7 @@ INIT_STATES = 50
 
 _CAMERAS: Mapping[str, float] = {"agentview": 0.35, "robot0_eye_in_hand": 0.12}
 """Half the side of the square that a camera sees, in metres; the second one follows the effector."""
+_RESET_OPTIONS = ("episode", "init_state")
 _POSE = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
 
 _LOW, _HIGH = np.array([-0.3, -0.3, 0.0]), np.array([0.3, 0.3, 0.3])
@@ -99,6 +101,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         Raises:
             InvalidInputError: An argument is out of its range; unknown names come with the closest match.
         """
+        if isinstance(cameras, str):
+            raise InvalidInputError(f"Expected cameras to be a list of names, got the text {cameras!r}.")
         cameras = ["agentview"] if cameras is None else list(cameras)
         for kind, name, known in (
             ("suite", suite or SUITE, [SUITE]),
@@ -108,10 +112,9 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         ):
             if name not in known:
                 raise unknown_name(kind, name, known)
-        if image_size < 8 or settle_steps < 0:
-            raise InvalidInputError(
-                f"Expected image_size >= 8 and settle_steps >= 0, got {image_size} and {settle_steps}."
-            )
+        for name, number, least in (("image_size", image_size, 8), ("settle_steps", settle_steps, 0)):
+            if not isinstance(number, int) or isinstance(number, bool) or number < least:
+                raise InvalidInputError(f"Expected {name} to be an integer >= {least}, got {number!r}.")
         if render_mode not in (None, "rgb_array"):
             raise InvalidInputError(f"Expected render_mode None or 'rgb_array', got {render_mode!r}.")
         self.suite, self.task, self.instruction = SUITE, task, TASKS[task]
@@ -166,9 +169,12 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             options: `episode`, the episode's identity, or `init_state` alone.
 
         Raises:
-            InvalidInputError: The initial state is out of range, or the identity is malformed.
+            InvalidInputError: An option is unknown, the initial state is out of range, or the identity is malformed.
         """
         super().reset(seed=seed)
+        for name in options or {}:
+            if name not in _RESET_OPTIONS:
+                raise unknown_name("reset option", name, _RESET_OPTIONS)
         episode = self._complete(self._tracker.begin(seed, options), options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
@@ -193,13 +199,9 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             action: Shape (7,): translation, rotation, gripper, each in [-1, 1].
 
         Raises:
-            PolicyOutputError: The action has another shape or is not finite.
+            PolicyOutputError: The action is not numeric, has another shape or is not finite.
         """
-        command = np.asarray(action, dtype=np.float64)
-        if command.shape != (7,) or not np.isfinite(command).all():
-            raise PolicyOutputError(
-                f"Expected 7 finite action entries, got {np.array2string(command, precision=3)}."
-            )
+        command = read_action(action, 7)
         unsafe = {"action_bounds": bool((np.abs(command) > 1.0 + 1e-6).any())}
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
         success, attempt = self._success(), any(unsafe.values()) and self.terminate_on_unsafe
@@ -222,11 +224,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             init_state = (options or {}).get("init_state")
         if init_state is None:
             init_state = int(self.np_random.integers(INIT_STATES))
-        if (
-            not isinstance(init_state, int)
-            or isinstance(init_state, bool)
-            or not 0 <= init_state < INIT_STATES
-        ):
+        init_state = read_index(init_state, "an initial state")
+        if init_state >= INIT_STATES:
             raise InvalidInputError(f"Expected an initial state in 0..{INIT_STATES - 1}, got {init_state!r}.")
         if scene_seed is None:
             scene_seed = seeding.seed("scene", self.suite, self.task, *episode.key)
