@@ -6,9 +6,14 @@ what was written.
 
 from __future__ import annotations
 
+import io
 import json
+import lzma
 import os
+import struct
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +30,22 @@ __all__ = ["FORMAT_VERSION", "load_shield", "save_shield"]
 FORMAT_VERSION = 1
 """Raised when the layout of the file changes."""
 _HEADER = "header"
+_DAMAGE = (
+    # The archive and its members: flipped bits can name another compression, or an encryption.
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError),
+    # The header of an array is parsed as Python source.
+    *(
+        ValueError,
+        SyntaxError,
+        tokenize.TokenError,
+        TypeError,
+        AttributeError,
+        KeyError,
+        OverflowError,
+        MemoryError,
+    ),
+)
+"""What reading a damaged file can raise."""
 
 
 def save_shield(shield: Shield, path: str | os.PathLike[str]) -> Path:
@@ -114,20 +135,14 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
 
 
 def _read(source: Path) -> tuple[dict[str, Array], Any]:
+    # Read first, so that an error of the file system is not taken for damage.
+    content = io.BytesIO(source.read_bytes())
     try:
         # A damaged archive shows itself anywhere between the directory and the last member.
-        with np.load(source, allow_pickle=False) as archive:
+        with np.load(content, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         return arrays, json.loads(arrays.pop(_HEADER).tobytes())
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        ValueError,
-        KeyError,
-        AttributeError,
-        TypeError,
-        NotImplementedError,
-    ) as error:
+    except _DAMAGE as error:
         raise InvalidInputError(
             f"Expected a shield in {source}, but the file is truncated, damaged or no shield; train the shield again."
         ) from error

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,39 @@ def test_no_damage_passes_unnoticed(shield: Shield, tmp_path: Path) -> None:
         except InvalidInputError:
             pass
     assert unnoticed < len(content) / 97 / 4
+
+
+def test_damage_to_what_describes_the_arrays_is_refused_cleanly(shield: Shield, tmp_path: Path) -> None:
+    content = save_shield(shield, tmp_path / "shield.npz").read_bytes()
+    broken, refused = tmp_path / "broken.npz", 0
+    start, directory = content.index(b"{'descr'"), content.index(b"PK\x01\x02")
+    # The source text of an array's header, and an entry of the directory with its method and flags.
+    for position in (*range(start, start + 60), *range(directory, directory + 46)):
+        for bit in range(8):
+            damaged = bytearray(content)
+            damaged[position] ^= 1 << bit
+            broken.write_bytes(bytes(damaged))
+            try:
+                assert load_shield(broken).digest == shield.digest
+            except InvalidInputError:
+                refused += 1
+    assert refused > 100
+
+
+@pytest.mark.parametrize(
+    "header", [b"{'descr': '<f4', 'fortran_order': (False, 'shape': (3,), }", b'{"descr": """', b"  {\n {"]
+)
+def test_an_array_header_that_is_no_python_is_refused(shield: Shield, tmp_path: Path, header: bytes) -> None:
+    path = save_shield(shield, tmp_path / "shield.npz")
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    text = header.ljust(117) + b"\n"
+    members["bias_0.npy"] = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(InvalidInputError, match="truncated, damaged or no shield"):
+        load_shield(path)
 
 
 def test_other_files_are_refused(shield: Shield, tmp_path: Path) -> None:
