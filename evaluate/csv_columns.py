@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,11 @@ from roep_gym.evaluate.schema import NOT_RUN
 from roep_gym.typing import Array, BoolArray
 
 __all__ = ["Column", "Table", "read_csv"]
+
+
+_CONTROL_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_IN_TEXTS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""Text may have tabs and line breaks."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +98,8 @@ def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Co
         The table; columns in neither mapping are kept as text.
 
     Raises:
-        InvalidInputError: The file cannot be read, a column is missing or stands twice, or a value is not of its
-            column's kind; the message names file and line.
+        InvalidInputError: The file cannot be read, a column is missing or stands twice, a line has more or fewer cells
+            than the header, or a value is not of its column's kind; the message names file and line.
     """
     header = _header(path, columns)
     declared = {name: column for name, column in {**columns, **further}.items() if name in header}
@@ -122,11 +128,12 @@ def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Co
         raise InvalidInputError(
             f"{path.name}, line 2: Expected {len(header)} fields as in the header, got more."
         )
+    _refuse_short_lines(path, len(header))
     frame.index = frame.index + 2  # The header is line 1.
     empty = frame[list(columns)].isna().all(axis=1)
     raw = Table(path, frame[~empty] if empty.any() else frame, extra)
     read: dict[str, Any] = {name: _read_column(raw, name, column) for name, column in declared.items()}
-    read |= {name: raw.frame[name].fillna("").astype(object) for name in extra}
+    read |= {name: _read_names(raw, name, Column("text")) for name in extra}
     return Table(path, pd.DataFrame(read, index=raw.frame.index), extra)
 
 
@@ -135,21 +142,54 @@ def _header(path: Path, columns: Mapping[str, Column]) -> list[str]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as stream:
             header = next(csv.reader(stream), [])
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{path.name}: Expected a CSV file in UTF-8, but reading it failed: {error}; save it as UTF-8 "
+            "(spreadsheets may write UTF-16 or Latin-1)."
+        ) from error
+    except (OSError, csv.Error) as error:
         raise InvalidInputError(
             f"Expected a readable CSV file at {path}, but reading it failed: {error}."
         ) from error
     absent = [name for name in columns if name not in header]
     if absent:
         raise InvalidInputError(
-            f"{path.name}, line 1: Expected the columns {', '.join(columns)}; missing: {', '.join(absent)}."
+            f"{path.name}, line 1: Expected the columns {', '.join(columns)}; missing: {', '.join(absent)}"
+            f"{_hint(header)}."
         )
+    for name in header:
+        if _CONTROL_IN_NAMES.search(name):
+            raise InvalidInputError(
+                f"{path.name}, line 1: Expected column names without control characters, got {name!r}."
+            )
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise InvalidInputError(
             f"{path.name}, line 1: Expected each column once; given twice: {', '.join(twice)}."
         )
     return header
+
+
+def _hint(header: list[str]) -> str:
+    """Return what a header without the columns shows about how the file was saved."""
+    first = header[0] if header else ""
+    if "\0" in first:
+        return "; the file looks like UTF-16, save it as UTF-8"
+    for separator, name in ((";", "';'"), ("\t", "tabs")):
+        if separator in first:
+            return f"; the cells are separated by {name}, save the file with commas"
+    return ""
+
+
+def _refuse_short_lines(path: Path, width: int) -> None:
+    """Refuse a line with fewer cells than the header, as a file has that was cut off; pandas fills such lines up."""
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        for line, cells in enumerate(csv.reader(stream), start=1):
+            if len(cells) < width and any(cells):
+                raise InvalidInputError(
+                    f"{path.name}, line {line}: Expected {width} fields as in the header, got {len(cells)}; "
+                    "complete the line, since the file may be cut off."
+                )
 
 
 def _read_column(raw: Table, name: str, column: Column) -> Any:
@@ -175,6 +215,13 @@ def _read_names(raw: Table, name: str, column: Column) -> Any:
     else:
         values = values.fillna("").astype(object)
         distinct = values.unique()
+    control = _CONTROL_IN_NAMES if column.kind == "name" else _CONTROL_IN_TEXTS
+    for value in distinct:
+        if control.search(value):
+            at = int((values == value).to_numpy().argmax())
+            raise InvalidInputError(
+                f"{raw.place(at)}: Expected {name} without control characters, got {value!r}."
+            )
     for value in distinct if column.known else ():
         if value not in column.known:
             at = int((values == value).to_numpy().argmax())

@@ -253,7 +253,8 @@ def _budget(table: Table, row_table: Table, config: GateConfig) -> pd.DataFrame:
             (frame["seed_group"] >= config.seed_groups) | (frame["episode"] >= config.episodes_per_group)
         ).to_numpy(),
         f"seed group {{seed_group}}, episode {{episode}} lies outside the plan of {config.seed_groups} seed groups x "
-        f"{config.episodes_per_group} episodes, both counted from 0; name the plan in {MANIFEST} or set another budget",
+        f"{config.episodes_per_group} episodes, both counted from 0; name the plan in {MANIFEST}, "
+        "or state the budget with --seed-groups and --episodes-per-group",
     )
     used = np.zeros((rows, len(_NAMES)), dtype=bool)
     used[frame["row_index"], frame["condition_index"]] = True
@@ -356,7 +357,7 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
         values = _variable(data, name)
         fill = EPISODE_VARIABLES[name].fill if name in EPISODE_VARIABLES else NOT_RUN
         if not (np.isnan(values) if fill != fill else values == fill).all():
-            episodes[name] = values
+            episodes[name] = _blank_where_not_recorded(pd.Series(values)) if fill == NOT_RUN else values
     for name, values in _extra(data, "episode_extra_").items():
         episodes[name] = values
     present = (data["success"].values != NOT_RUN) | aborted

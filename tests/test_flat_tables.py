@@ -393,6 +393,55 @@ def test_files_that_cannot_be_read_are_refused(tables, tmp_path):
     episodes.write_text("")
     with pytest.raises(InvalidInputError, match=re.escape("episodes.csv, line 1: Expected the columns")):
         read_tables(episodes, rows)
+    whole = "\n".join(text) + "\n"
+    for content, message in (
+        (whole.encode("utf-16"), "save it as UTF-8 (spreadsheets may write UTF-16 or Latin-1)."),
+        (whole.encode("utf-16-le"), "the file looks like UTF-16, save it as UTF-8."),
+        (whole.replace(",", ";").encode(), "the cells are separated by ';', save the file with commas."),
+        (whole.replace(",", "\t").encode(), "the cells are separated by tabs, save the file with commas."),
+    ):
+        episodes.write_bytes(content)
+        with pytest.raises(InvalidInputError, match=r"^episodes\.csv.*" + re.escape(message)):
+            read_tables(episodes, rows, config=SMALL)
+
+
+@pytest.mark.parametrize("cells", [1, 11, 15])
+def test_a_line_that_is_cut_off_is_refused(tables, tmp_path, cells):
+    tables.read()
+    episodes = tmp_path / "episodes.csv"
+    *lines, last = episodes.read_text().splitlines()
+    episodes.write_text("\n".join([*lines, ",".join(last.split(",")[:cells])]))
+    message = f"episodes.csv, line 25: Expected 16 fields as in the header, got {cells}; complete the line"
+    with pytest.raises(InvalidInputError, match=re.escape(message)):
+        read_tables(episodes, tmp_path / "rows.csv", config=SMALL)
+
+
+@pytest.mark.parametrize("character", ["\0", "\x1b", "\n"])
+def test_names_with_control_characters_are_refused(tables, character):
+    tables.change(5, run_id=f"run{character}a")
+    message = f"episodes.csv, line 5: Expected run_id without control characters, got {f'run{character}a'!r}."
+    tables.refuses(message)
+
+
+def test_texts_may_have_line_breaks_but_no_nul(tables):
+    tables.rows["contract_note"] = "one\nother"
+    assert tables.read()["contract_note"].values.tolist() == ["one\nother"]
+    tables.rows["contract_note"] = "one\0other"
+    tables.refuses("rows.csv, line 2: Expected contract_note without control characters")
+    tables.rows["contract_note"] = ""
+    tables.episodes["operator"] = "a\0b"
+    tables.refuses("episodes.csv, line 2: Expected operator without control characters")
+
+
+def test_integers_that_were_not_recorded_are_written_as_empty_cells(tables, tmp_path):
+    tables.episodes["scene_hash"] = [2**62 + 1, *[-1] * 23]
+    tables.episodes["unsafe_workspace"] = [*[""] * 23, 4]
+    data = tables.read()
+    write_tables(data, tmp_path / "out")
+    written = pd.read_csv(tmp_path / "out" / "episodes.csv", dtype=str, keep_default_na=False)
+    assert sorted(set(written["scene_hash"])) == ["", str(2**62 + 1)]
+    assert sorted(set(written["unsafe_workspace"])) == ["", "4"]
+    xr.testing.assert_equal(reread(data, tmp_path), data)
 
 
 def test_manifest_is_the_plan(tables):
