@@ -113,16 +113,18 @@ def claims_csv(judgement: Judgement) -> str:
     """Return the claims as CSV.
 
     Columns: model, suite, task, trace_label, claim_status, limiting_factor; `<check>_value` and `<check>_verdict` of
-    every check; then what stands beside them: admission_failed, effect, notes. A verdict that is not pass or fail is
-    followed by its reason.
+    every check; then what stands beside them: admission_failed, effect, notes; last thresholds, which is "paper" or the
+    settings that differ from the paper's, as `name=value; ...`. A verdict that is not pass or fail is followed by its
+    reason.
     """
     verdicts = judgement.verdicts
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     head = [*_ROW, "trace_label", "claim_status", "limiting_factor"]
     of_checks = [f"{check.name}_{part}" for check in CHECKS for part in ("value", "verdict")]
-    writer.writerow([*head, *of_checks, "admission_failed", "effect", "notes"])
+    writer.writerow([*head, *of_checks, "admission_failed", "effect", "notes", "thresholds"])
     effect = judgement.floor["label"].sel(outcome="success").values
+    thresholds = _departures(judgement, "; ") or "paper"
     for row in range(verdicts.sizes["row"]):
         cells: list[str] = []
         unavailable = not_applicable(judgement, row)
@@ -141,6 +143,7 @@ def claims_csv(judgement: Judgement) -> str:
                 judgement.admission["failed"].values[row],
                 unavailable or effect[row],
                 verdicts["notes"].values[row],
+                thresholds,
             ]
         )
     return text.getvalue()
@@ -175,12 +178,16 @@ def status_summary(judgement: Judgement) -> str:
     counts = ", ".join(
         f"{labels.count(label)} {name}" for label, name in zip(LABELS[::-1], short[::-1], strict=True)
     )
-    departures = judgement.config.departures()
-    settings = ", ".join(f"{name}={value}" for name, value in departures.items()) or "the paper's"
+    settings = _departures(judgement, ", ") or "the paper's"
     records = (
         " Outcomes attested, step records absent." if judgement.verdicts.attrs["records"] == "flat" else ""
     )
     return f"{len(labels)} rows: {counts}. Thresholds: {settings}.{records}"
+
+
+def _departures(judgement: Judgement, separator: str) -> str:
+    """Return the settings that differ from the paper's; empty where none does."""
+    return separator.join(f"{name}={value}" for name, value in judgement.config.departures().items())
 
 
 def verdict_document(judgement: Judgement) -> dict[str, JSON]:

@@ -28,7 +28,7 @@ def test_columns_of_the_csv():
     header = claim_table.claims_csv(judge(evaluation())).splitlines()[0].split(",")
     assert header[:6] == ["model", "suite", "task", "trace_label", "claim_status", "limiting_factor"]
     assert header[6:26] == [f"{check.name}_{part}" for check in CHECKS for part in ("value", "verdict")]
-    assert header[26:] == ["admission_failed", "effect", "notes"]
+    assert header[26:] == ["admission_failed", "effect", "notes", "thresholds"]
 
 
 def test_values_and_verdicts_of_the_csv():
@@ -36,6 +36,15 @@ def test_values_and_verdicts_of_the_csv():
     assert row["limiting_factor"] == "Clean recovery-vs-baseline harm"
     assert (row["clean_recovery_harm_value"], row["clean_recovery_harm_verdict"]) == ("0.1", "fail")
     assert (row["full_vs_perturb_effect_value"], row["full_vs_perturb_effect_verdict"]) == ("0.04", "pass")
+
+
+def test_the_csv_says_which_thresholds_are_not_the_papers():
+    assert csv_row(judge(evaluation()))["thresholds"] == "paper"
+    relaxed = GateConfig(max_clean_harm=0.5, min_paired_support=3)
+    assert set(csv_row(judge(evaluation(), relaxed))["thresholds"].split("; ")) == {
+        "max_clean_harm=0.5",
+        "min_paired_support=3",
+    }
 
 
 def test_checks_that_cannot_be_computed_say_so():

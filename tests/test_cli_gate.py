@@ -105,6 +105,15 @@ def test_table_says_which_thresholds_are_not_the_papers(capsys):
     assert "Thresholds: max_clean_harm=0.5." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("form", ["csv", "json"])
+def test_formats_for_programs_leave_the_summary_to_stderr(form, capsys):
+    gate.run([str(REPLAY), "--max-clean-harm", "0.5", "--format", form])
+    printed = capsys.readouterr()
+    assert "24 rows: " in printed.err
+    assert "Thresholds: max_clean_harm=0.5." in printed.err
+    assert "24 rows: " not in printed.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

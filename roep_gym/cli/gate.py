@@ -72,7 +72,9 @@ def run(argv: Sequence[str]) -> int:
         _print_table(judgement)
     else:
         sys.stdout.write(_FORMATS[arguments.format](judgement))
-    # Where the output is read by a program, the sentence for people goes elsewhere.
+    # Where the output is read by a program, the sentences for people go elsewhere.
+    if arguments.format in ("csv", "json"):
+        print(claim_table.status_summary(judgement), file=sys.stderr)
     print(_store(judgement, arguments.run), file=sys.stdout if arguments.format == "table" else sys.stderr)
     return _exit_status(judgement, arguments.require)
 
