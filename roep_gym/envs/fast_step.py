@@ -24,7 +24,7 @@ import numpy as np
 from roep_gym.error import InfrastructureError
 from roep_gym.typing import Array, FloatArray
 
-__all__ = ["FastStep"]
+__all__ = ["FastStep", "forward_moves_warm_start"]
 
 _SIDE_EFFECTS = frozenset({"turnon", "turnoff"})  # these predicates also light a stove
 
@@ -53,7 +53,7 @@ class FastStep:
             "one sampling time for all observables",
         )
         _require(self._model.opt.integrator == mujoco.mjtIntegrator.mjINT_EULER, "the Euler integrator")
-        self._forward_moves_warm_start = _forward_moves_warm_start()
+        self._forward_moves_warm_start = forward_moves_warm_start()
         goal = domain.parsed_problem["goal_state"]
         self._lights = any(predicate[0] in _SIDE_EFFECTS for predicate in goal)
 
@@ -217,7 +217,7 @@ def _clock(observable: Any) -> tuple[float, bool]:
 
 
 @functools.cache
-def _forward_moves_warm_start() -> bool:
+def forward_moves_warm_start() -> bool:
     """Tell whether this MuJoCo keeps each solution as the next one's start, or (newer) only that of a step."""
     falling = "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
     model = mujoco.MjModel.from_xml_string(falling)
