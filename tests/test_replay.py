@@ -13,6 +13,7 @@ from roep_gym.evaluate.storage import load_run
 from roep_gym.evaluate.summaries import harm_support, model_suite_summary, status_counts
 
 DATA = Path(__file__).parent / "data"
+PUBLISHED = Path(__file__).parents[1] / "evaluate" / "reference"
 HALF_UNIT = 0.0005 + 1e-9
 
 
@@ -22,7 +23,8 @@ def judgement() -> Judgement:
 
 
 def table(name: str) -> pd.DataFrame:
-    return pd.read_csv(DATA / name, keep_default_na=False)
+    folder = DATA if name.startswith("replay/") else PUBLISHED
+    return pd.read_csv(folder / name, keep_default_na=False)
 
 
 def test_statuses_and_limiting_factors_of_all_rows(judgement):
@@ -32,7 +34,7 @@ def test_statuses_and_limiting_factors_of_all_rows(judgement):
 
 
 def test_outcome_matrix_of_table_3(judgement):
-    expected = table("paper/table3_outcomes.csv")
+    expected = table("table3_outcomes.csv")
     counts = judgement.rates["count"]
     assert (
         counts.sel(condition="baseline", outcome="success").values.tolist()
@@ -56,7 +58,7 @@ def test_noise_floors(judgement):
 
 
 def test_aggregates_of_table_4(judgement):
-    expected, summary = table("paper/table4_aggregates.csv"), model_suite_summary(judgement)
+    expected, summary = table("table4_aggregates.csv"), model_suite_summary(judgement)
     for ours, published in {
         "clean_sr": "mean_clean_sr",
         "perturb_sr": "mean_perturb_sr",
@@ -94,14 +96,14 @@ def test_model_means(judgement):
 
 
 def test_status_counts_of_table_a3(judgement):
-    expected, counts = table("paper/tableA3_status_counts.csv"), status_counts(judgement)
+    expected, counts = table("tableA3_status_counts.csv"), status_counts(judgement)
     for label in counts["trace_label"].values:
         assert counts["rows"].sel(trace_label=label).values.tolist() == expected[label].tolist()
     assert counts["rows"].sum("group").values.tolist() == [0, 1, 7, 16]
 
 
 def test_harm_support_of_table_a4(judgement):
-    expected, support = table("paper/tableA4_harm_support.csv"), harm_support(judgement)
+    expected, support = table("tableA4_harm_support.csv"), harm_support(judgement)
     support = support.isel(row=np.flatnonzero((support["task"] == "object_cream_cheese").values))
     assert support["model"].values.tolist() == expected["model"].tolist()
     assert support["paired_support"].values.tolist() == expected["paired_support"].tolist()
