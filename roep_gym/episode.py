@@ -79,9 +79,14 @@ class EpisodeTracker:
 
     With `options["episode"]` the answer is that identity. Without it (training, autoreset, `check_env`) it is
     derived from the last seed and the number of episodes since, so that a seeded sequence of resets repeats.
+
+    Args:
+        run_id: Name of the training run; a seed is appended to it, so that runs with other seeds have other episodes.
+        seed_group: Index of the environment among those that run side by side.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, run_id: str = "", seed_group: int = 0) -> None:
+        self._run_id, self._seed_group = run_id, seed_group
         self._seed: int | None = None
         self._episodes = 0
 
@@ -91,8 +96,9 @@ class EpisodeTracker:
             self._seed, self._episodes = int(seed), 0
         identity = EpisodeIdentity.from_options(options)
         if identity is None:
-            name = "unseeded" if self._seed is None else f"seed-{self._seed}"
-            identity = EpisodeIdentity(run_id=name, seed_group=0, episode=self._episodes)
+            seed_name = "" if self._seed is None else f"seed-{self._seed}"
+            run_id = "/".join(filter(None, (self._run_id, seed_name))) or "unseeded"
+            identity = EpisodeIdentity(run_id, self._seed_group, self._episodes)
         self._episodes += 1
         return identity
 

@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # A module may import from its own layer and from the layers below it. The first name that fits decides.
 LAYERS = (
-    ("roep_gym.cli", 4),
-    ("roep_gym.__main__", 4),
-    ("roep_gym.evaluate", 3),
+    ("roep_gym.cli", 5),
+    ("roep_gym.__main__", 5),
+    ("roep_gym.evaluate", 4),
+    ("roep_gym.training", 3),
     ("roep_gym.wrappers", 2),
     ("roep_gym.shields", 1),
     ("roep_gym", 0),
@@ -87,6 +88,8 @@ def test_no_module_imports_upwards(module):
         ("roep_gym.shields.model", "def f():\n    from ..evaluate import plan", True),
         ("roep_gym.shields.model", "import importlib\nimportlib.import_module('roep_gym.cli.main')", True),
         ("roep_gym.envs.libero_env", "from roep_gym.shields import Shield", True),
+        ("roep_gym.training.environment", "from roep_gym.evaluate.rollout import rollout", True),
+        ("roep_gym.wrappers.operators", "from roep_gym.training import make_env", True),
         ("roep_gym.evaluate.rollout", "from roep_gym.wrappers import StepBudget", False),
         ("roep_gym.shields.model", "from . import features\nfrom roep_gym.error import RoepError", False),
         ("roep_gym.cli.evaluate", "from roep_gym.evaluate import runner", False),

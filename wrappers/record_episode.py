@@ -16,6 +16,7 @@ from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.episode_trace import FRAME_CHOICES, EpisodeTrace, FrameChoice, TraceLayout
 from roep_gym.wrappers.frame_keys import BOX_KEY, FrameKeys, boxes_of, find_frame_keys, split_observation
+from roep_gym.wrappers.outcome import termination_reason
 from roep_gym.wrappers.perturb_observation import PerturbObservation
 from roep_gym.wrappers.stack_order import check_order, find_wrapper
 
@@ -122,7 +123,10 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         trace.act(proposed.ravel(), float(reward), info)
         self._observe(trace, observation, info)
         if terminated or truncated:
-            info = {**info, "episode_record": self._finish(trace, _reason(info, truncated=truncated), {})}
+            info = {
+                **info,
+                "episode_record": self._finish(trace, termination_reason(info, truncated=truncated), {}),
+            }
         return observation, reward, terminated, truncated, info
 
     def end_episode(self, reason: str, cause: str) -> EpisodeRecord:
@@ -189,14 +193,6 @@ def _as_array(action: Any) -> Array:
             return np.array(action, dtype=np.float32)
     except (TypeError, ValueError):
         return np.array(np.nan, dtype=np.float32)
-
-
-def _reason(info: Info, *, truncated: bool) -> str:
-    if "termination" in info:
-        return str(info["termination"])
-    if info.get("is_success"):
-        return "success"
-    return "timeout" if truncated else "unknown"
 
 
 def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> TraceLayout:

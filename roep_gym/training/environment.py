@@ -1,0 +1,119 @@
+"""One environment to train on: `EnvironmentConfig` says which, `make_env` builds it.
+
+The stack, from the inside out::
+
+    gym.make -> config.wrapper -> PerturbObservation -> ShieldAction -> StepBudget -> RecordEpisode
+             -> TrainingEpisode -> SelectObservation -> Monitor
+
+    env = make_env(EnvironmentConfig("roep_gym/Tabletop-v0", {"task": "reach"}, observation_keys=["proprio"]))
+
+What is not asked for is left out. `Monitor` of Stable-Baselines3 stands outermost, where it sees the reward and the
+length that the learner sees; the last `info` has `is_success`, `termination` and `TimeLimit.truncated`. Actions and
+observations keep the spaces of the environment, images are (H, W, C): Stable-Baselines3 transposes them itself, and
+`make_sb3_vec_env` does so for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+
+import roep_gym.envs
+from roep_gym.error import InvalidInputError
+from roep_gym.training.select_observation import SelectObservation
+from roep_gym.training.training_episode import TrainingEpisode
+from roep_gym.typing import JSON
+from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
+
+__all__ = ["MONITORED", "EnvironmentConfig", "make_env"]
+
+MONITORED: tuple[str, ...] = ("is_success", "termination")
+"""Entries of the last `info` that `Monitor` writes to its file."""
+
+EnvironmentWrapper = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """What is trained on.
+
+    Attributes:
+        env_id: Id of a registered environment.
+        arguments: Arguments of the environment: task, cameras, object_state and so on.
+        wrapper: A wrapper right around the environment, such as one that shapes the reward: a callable, or its name as
+            `module:attribute`.
+        observation_keys: What the learner sees: a list of keys, one key for that array itself, or None for all.
+        profile: Perturbation profile, a name or a mapping; None: no perturbation.
+        shield: File of a stored shield, or `module:attribute`; it stays as it is during training. None: no shield.
+        terminate_on_refusal: Whether a safe refusal ends the episode (terminated).
+        step_budget: Control steps after which the episode is truncated.
+        record: Whether the last `info` of each episode holds its record, to train a shield from.
+    """
+
+    env_id: str = "roep_gym/Libero-v0"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    wrapper: EnvironmentWrapper | str | None = None
+    observation_keys: str | list[str] | None = None
+    profile: str | dict[str, JSON] | None = None
+    shield: str | None = None
+    terminate_on_refusal: bool = False
+    step_budget: int = 280
+    record: bool = False
+
+
+def make_env(
+    config: EnvironmentConfig,
+    *,
+    run_id: str = "training",
+    index: int = 0,
+    monitor: bool = True,
+    monitor_file: str | Path | None = None,
+) -> gym.Env[Any, Any]:
+    """Return one environment to train on.
+
+    Args:
+        config: What is trained on.
+        run_id: Name of the training run; with `index`, the number of the episode and the seed, if one is given to
+            `reset`, it decides everything random about an episode.
+        index: Index of the environment among those that run side by side.
+        monitor: Whether `Monitor` of Stable-Baselines3 stands around it. Without it, `gym.make(env.spec)` and
+            `gym.make_vec(env.spec, ...)` build the environment again.
+        monitor_file: File that `Monitor` writes a row to for each episode, with `is_success` and `termination`.
+
+    Raises:
+        InvalidInputError: An argument is out of its range, or names nothing.
+    """
+    roep_gym.envs.register_environments()
+    env: gym.Env[Any, Any] = gym.make(config.env_id, disable_env_checker=True, **config.arguments)
+    if config.wrapper is not None:
+        wrapper = _named(config.wrapper) if isinstance(config.wrapper, str) else config.wrapper
+        env = wrapper(env)
+    if config.profile is not None:
+        env = PerturbObservation(env, profile=config.profile)
+    if config.shield is not None:
+        env = ShieldAction(env, shield=config.shield, terminate_on_refusal=config.terminate_on_refusal)
+    env = StepBudget(env, max_steps=config.step_budget)
+    if config.record:
+        env = RecordEpisode(env)
+    env = TrainingEpisode(env, run_id=run_id, index=index)
+    if config.observation_keys is not None:
+        env = SelectObservation(env, keys=config.observation_keys)
+    if not monitor:
+        return env
+    from stable_baselines3.common.monitor import Monitor
+
+    return Monitor(env, None if monitor_file is None else str(monitor_file), info_keywords=MONITORED)
+
+
+def _named(name: str) -> EnvironmentWrapper:
+    module, _, attribute = name.partition(":")
+    try:
+        wrapper: EnvironmentWrapper = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInputError(f"Expected a wrapper at {name!r}, got: {error}.") from error
+    return wrapper

@@ -1,0 +1,93 @@
+"""Several environments to train on: for Stable-Baselines3, and for learners that take Gymnasium's vector environments.
+
+    env = make_sb3_vec_env(EnvironmentConfig("roep_gym/Tabletop-v0", {"task": "reach"}), n_envs=4, run_id="ppo")
+    PPO("MultiInputPolicy", env, seed=0).learn(10_000)
+
+Environment i of a run has episodes of its own, the same in the main process and in processes of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import gymnasium as gym
+from gymnasium import spaces
+
+from roep_gym.error import InvalidInputError
+from roep_gym.training.environment import EnvironmentConfig, make_env
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.vec_env import VecEnv
+
+__all__ = ["make_gymnasium_vec_env", "make_sb3_vec_env"]
+
+# A render context does not survive a fork.
+_START_METHOD = "spawn"
+
+
+def make_sb3_vec_env(
+    config: EnvironmentConfig,
+    n_envs: int = 1,
+    *,
+    run_id: str = "training",
+    seed: int | None = None,
+    subprocesses: bool = False,
+    monitor_folder: str | Path | None = None,
+) -> VecEnv:
+    """Return environments for Stable-Baselines3, with `Monitor` around each and channel-first images.
+
+    Args:
+        config: What is trained on.
+        n_envs: Number of environments.
+        run_id: Name of the training run; see `make_env`.
+        seed: Seed of the first reset, that of environment i is `seed + i`; a learner's own seed replaces it.
+        subprocesses: Whether each environment runs in a process of its own (the script then needs its `__main__`
+            guard), or all in this one.
+        monitor_folder: Folder of `Monitor`'s files, `<index>.monitor.csv`.
+    """
+    from stable_baselines3.common.preprocessing import is_image_space
+    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecTransposeImage
+
+    def monitor_file(index: int) -> Path | None:
+        return None if monitor_folder is None else Path(monitor_folder) / str(index)
+
+    if monitor_folder is not None:
+        Path(monitor_folder).mkdir(parents=True, exist_ok=True)
+    makers = [
+        partial(make_env, config, run_id=run_id, index=index, monitor_file=monitor_file(index))
+        for index in range(_count(n_envs))
+    ]
+    env: VecEnv = SubprocVecEnv(makers, start_method=_START_METHOD) if subprocesses else DummyVecEnv(makers)
+    env.seed(seed)
+    space = env.observation_space
+    boxes = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
+    return VecTransposeImage(env) if any(map(is_image_space, boxes)) else env
+
+
+def make_gymnasium_vec_env(
+    config: EnvironmentConfig, num_envs: int = 1, *, run_id: str = "training", subprocesses: bool = False
+) -> gym.vector.VectorEnv[Any, Any, Any]:
+    """Return a vector environment of Gymnasium, without `Monitor`.
+
+    Args:
+        config: What is trained on.
+        num_envs: Number of environments.
+        run_id: Name of the training run; see `make_env`.
+        subprocesses: Whether each environment runs in a process of its own, or all in this one.
+    """
+    makers: list[Callable[[], gym.Env[Any, Any]]] = [
+        partial(make_env, config, run_id=run_id, index=index, monitor=False)
+        for index in range(_count(num_envs))
+    ]
+    if subprocesses:
+        return gym.vector.AsyncVectorEnv(makers, context=_START_METHOD)
+    return gym.vector.SyncVectorEnv(makers)
+
+
+def _count(number: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InvalidInputError(f"Expected a number of environments >= 1, got {number!r}.")
+    return number
