@@ -90,7 +90,9 @@ def content_digest(data: xr.Dataset) -> str:
     state = hashlib.blake2b(digest_size=16)
     for name in sorted(map(str, data.variables)):
         values = data[name].values
-        kind = "text" if values.dtype.kind in "OSUT" else values.dtype.str
+        # xarray reads text without an entry, such as the depth keys of a run without depth, as float64.
+        text = values.dtype.kind in "OSUT" or (values.size == 0 and values.dtype == np.float64)
+        kind = "text" if text else values.dtype.str
         state.update(f"{name}\0{kind}\0{values.shape}\0".encode())
         if kind == "text":
             state.update("\0".join(_text(value) for value in values.ravel()).encode())

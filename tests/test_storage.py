@@ -101,3 +101,13 @@ def test_values_that_mean_not_run_are_no_missing_values(tmp_path):
     back = load_run(tmp_path)
     assert back["success"].dtype == np.int8
     assert int((back["success"] == -1).sum()) == 50
+
+
+def test_text_without_an_entry_is_the_text_that_was_written(tmp_path):
+    """A run without depth has no depth keys, and xarray gives them back as numbers."""
+    none = xr.DataArray(np.array([], dtype=object), dims="depth")
+    data = xr.Dataset(
+        {"dropped_fraction": (("step", "depth"), np.zeros((3, 0), np.float32))}, {"depth": none}
+    )
+    save_dataset(data, tmp_path / "steps.nc")
+    assert load_dataset(tmp_path / "steps.nc").sizes == {"step": 3, "depth": 0}
