@@ -35,6 +35,7 @@ COMMANDS: Mapping[str, Command] = {
     "tables": Command("roep_gym.cli.tables", "print tables of a run by name"),
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
     "tensorboard": Command("roep_gym.cli.tensorboard", "show a run in TensorBoard"),
+    "export": Command("roep_gym.cli.export", "turn a run into a Minari or LeRobot dataset to train on"),
     "import": Command("roep_gym.cli.import_tables", "make a run of another tool's tables or logs"),
     "statistics": Command(
         "roep_gym.cli.statistics", "print paired differences of a run with intervals and tests"

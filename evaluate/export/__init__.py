@@ -1,0 +1,1 @@
+"""Runs as datasets to train on: `run_export` reads the records, one module a format writes them."""

@@ -1,0 +1,312 @@
+"""A run as a dataset in LeRobot's format v3: `write_lerobot`.
+
+The format (`codebase_version` v3.0; held against lerobot 0.4.4): parquet files in `data/` with one line a row, in
+`meta/` the description `info.json`, statistics `stats.json`, tasks `tasks.parquet` and, in `meta/episodes/`, one line
+an episode with where its rows lie. Images are PNG inside the data files, so that they keep every pixel.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from roep_gym.error import DependencyNotInstalledError, InvalidInputError
+from roep_gym.evaluate.export.feature_statistics import (
+    Statistics,
+    image_counts,
+    image_statistics,
+    vector_statistics,
+)
+from roep_gym.evaluate.export.output_folder import new_folder
+from roep_gym.evaluate.export.run_export import CONTROL_RATE, ExportEpisode, ExportLayout, RunExport
+from roep_gym.typing import JSON, Array
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["LeRobotExport", "write_lerobot"]
+
+_FORMAT = "v3.0"
+_FILES_PER_CHUNK, _FILE_MEGABYTES, _VIDEO_MEGABYTES = 1000, 100, 200
+_PLACE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
+_IMAGES = "observation.images."
+
+
+class LeRobotExport(NamedTuple):
+    """What was written: the dataset's folder and its size."""
+
+    folder: Path
+    episodes: int
+    rows: int
+
+
+def write_lerobot(export: RunExport, folder: Path) -> LeRobotExport:
+    """Write a run's episodes as a LeRobot dataset.
+
+    Args:
+        export: The episodes.
+        folder: Folder of the dataset; it must be new or empty.
+
+    Raises:
+        DependencyNotInstalledError: pyarrow is not installed.
+        InvalidInputError: Depth is asked for, which the format does not hold, the folder holds something, or no
+            episode has a row.
+    """
+    if export.settings.depth:
+        raise InvalidInputError(
+            "Expected images alone for LeRobot, whose format v3 holds no depth arrays, got depth; leave it out or "
+            "export to Minari."
+        )
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise DependencyNotInstalledError(
+            'Expected the package pyarrow, but it is not installed; run pip install "roep-gym[lerobot]".'
+        ) from error
+    features = _features(export.layout)
+    with new_folder(folder) as temporary, _Writer(temporary, features) as writer:
+        for episode in export.episodes():
+            writer.add(episode, _columns(episode, export.layout))
+        if not writer.lines:
+            raise InvalidInputError(
+                "Expected at least one episode with a step to export, got none; select others."
+            )
+        writer.finish(_frames_per_second(export.layout), export.metadata)
+    return LeRobotExport(folder, len(writer.lines), writer.rows)
+
+
+class _Writer:
+    """Writes data files as episodes come, and what describes them at the end."""
+
+    def __init__(self, folder: Path, features: Mapping[str, dict[str, JSON]]) -> None:
+        self._folder, self._features = folder, features
+        self._schema = _schema(features)
+        self._tasks: dict[str, int] = {}
+        self._vectors: dict[str, list[Array]] = {}
+        self._counts: dict[str, Array] = {}
+        self._file: Any = None
+        self._path, self._file_number = folder, -1
+        self.lines: list[dict[str, Any]] = []
+        self.rows = 0
+
+    def __enter__(self) -> _Writer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def add(self, episode: ExportEpisode, columns: Mapping[str, Array]) -> None:
+        """Write the rows of one episode."""
+        import pyarrow as pa
+
+        rows, instruction = len(episode), str(episode.metadata["instruction"])
+        task = self._tasks.setdefault(instruction, len(self._tasks))
+        numbers = {
+            **columns,
+            "frame_index": np.arange(rows),
+            "episode_index": np.full(rows, len(self.lines)),
+            "index": np.arange(self.rows, self.rows + rows),
+            "task_index": np.full(rows, task),
+        }
+        images = {_IMAGES + key.removesuffix("_image"): frames for key, frames in episode.frames.items()}
+        statistics: dict[str, Statistics] = {}
+        for name, values in numbers.items():
+            vector = values.reshape(rows, -1)
+            self._vectors.setdefault(name, []).append(vector)
+            statistics[name] = vector_statistics(vector)
+        for name, frames in images.items():
+            counts = image_counts(frames)
+            self._counts[name] = self._counts.get(name, 0) + counts
+            statistics[name] = image_statistics(counts, rows)
+        arrays = {
+            **{name: _numbers(values, self._schema.field(name).type) for name, values in numbers.items()},
+            **{name: _pictures(frames, self._schema.field(name).type) for name, frames in images.items()},
+        }
+        file = self._open()
+        file.write_table(pa.table([arrays[name] for name in self._schema.names], schema=self._schema))
+        self.lines.append(
+            {
+                "episode_index": len(self.lines),
+                "tasks": [instruction],
+                "length": rows,
+                **_place("data", self._file_number),
+                "dataset_from_index": self.rows,
+                "dataset_to_index": self.rows + rows,
+                **_place("meta/episodes", 0),
+                **{
+                    f"stats/{name}/{kind}": value.tolist()
+                    for name, kinds in statistics.items()
+                    for kind, value in kinds.items()
+                },
+                # Under a prefix of our own: LeRobot has a column `episode_index` too.
+                **{f"roep/{name}": value for name, value in episode.metadata.items()},
+            }
+        )
+        self.rows += rows
+
+    def finish(self, frames_per_second: float, metadata: Mapping[str, JSON]) -> None:
+        """Close the data files and write `meta/`."""
+        import pandas as pd
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._close()
+        meta = self._folder / "meta"
+        episodes = meta / "episodes" / _PLACE.format(chunk_index=0, file_index=0)
+        episodes.parent.mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(self.lines), episodes)
+        numbers = list(self._tasks.values())
+        tasks = pd.DataFrame({"task_index": numbers}, index=pd.Index(list(self._tasks), name="task"))
+        tasks.to_parquet(meta / "tasks.parquet")
+        statistics = {name: vector_statistics(np.concatenate(parts)) for name, parts in self._vectors.items()}
+        statistics |= {name: image_statistics(counts, self.rows) for name, counts in self._counts.items()}
+        _write_json(
+            meta / "stats.json",
+            {n: {kind: value.tolist() for kind, value in kinds.items()} for n, kinds in statistics.items()},
+        )
+        _write_json(
+            meta / "info.json",
+            {
+                "codebase_version": _FORMAT,
+                "robot_type": "panda",
+                "total_episodes": len(self.lines),
+                "total_frames": self.rows,
+                "total_tasks": len(self._tasks),
+                "chunks_size": _FILES_PER_CHUNK,
+                "data_files_size_in_mb": _FILE_MEGABYTES,
+                "video_files_size_in_mb": _VIDEO_MEGABYTES,
+                "fps": int(frames_per_second) if frames_per_second.is_integer() else frames_per_second,
+                "splits": {"train": f"0:{len(self.lines)}"},
+                "data_path": f"data/{_PLACE}",
+                "video_path": None,
+                "features": self._features,
+            },
+        )
+        _write_json(meta / "roep_gym.json", metadata)
+
+    def _open(self) -> Any:
+        """Return the data file for the next episode, a new one where the last is full."""
+        import pyarrow.parquet as pq
+
+        if self._file is not None and self._path.stat().st_size >= _FILE_MEGABYTES * 1024**2:
+            self._close()
+        if self._file is None:
+            self._file_number += 1
+            chunk, number = divmod(self._file_number, _FILES_PER_CHUNK)
+            self._path = self._folder / "data" / _PLACE.format(chunk_index=chunk, file_index=number)
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = pq.ParquetWriter(self._path, self._schema)
+        return self._file
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+
+def _features(layout: ExportLayout) -> dict[str, dict[str, JSON]]:
+    """Return LeRobot's description of the columns, in their order."""
+    chunk = layout.chunk
+    action = (
+        list(layout.action) if chunk is None else [f"{n}_{i}" for i in range(chunk) for n in layout.action]
+    )
+    images = {
+        _IMAGES + key.removesuffix("_image"): {
+            "dtype": "image",
+            "shape": list(shape),
+            "names": ["height", "width", "channels"],
+        }
+        for key, (shape, _) in layout.frames.items()
+    }
+    return {
+        "observation.state": {
+            "dtype": "float32",
+            "shape": [len(layout.proprio)],
+            "names": list(layout.proprio),
+        },
+        **images,
+        "action": {"dtype": "float32", "shape": [len(action)], "names": action},
+        "next.reward": _scalar("float32"),
+        "next.done": _scalar("bool"),
+        "next.success": _scalar("bool"),
+        "step": _scalar("int64"),
+        "step_count": _scalar("int64"),
+        "timestamp": _scalar("float32"),
+        **{name: _scalar("int64") for name in ("frame_index", "episode_index", "index", "task_index")},
+    }
+
+
+def _columns(episode: ExportEpisode, layout: ExportLayout) -> dict[str, Array]:
+    """Return the columns that an episode itself determines, images left out."""
+    rows = len(episode)
+    done = np.arange(rows) == rows - 1
+    return {
+        "observation.state": episode.proprio,
+        "action": episode.action.reshape(rows, -1),
+        "next.reward": episode.reward,
+        "next.done": done,
+        "next.success": done & bool(episode.metadata["success"]),
+        "step": episode.step[:-1],
+        "step_count": np.diff(episode.step),
+        "timestamp": np.arange(rows) / _frames_per_second(layout),
+    }
+
+
+def _frames_per_second(layout: ExportLayout) -> float:
+    """Return the rate of the rows in Hz; at the decision rate that of the longest chunk."""
+    return CONTROL_RATE / (layout.chunk or 1)
+
+
+def _scalar(dtype: str) -> dict[str, JSON]:
+    return {"dtype": dtype, "shape": [1], "names": None}
+
+
+def _schema(features: Mapping[str, Mapping[str, JSON]]) -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = {"float32": pa.float32(), "int64": pa.int64(), "bool": pa.bool_()}
+    image = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+    def kind(feature: Mapping[str, JSON]) -> pa.DataType:
+        if feature["dtype"] == "image":
+            return image
+        value = kinds[feature["dtype"]]
+        return value if feature["shape"] == [1] else pa.list_(value, feature["shape"][0])
+
+    return pa.schema([(name, kind(feature)) for name, feature in features.items()])
+
+
+def _numbers(values: Array, kind: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_fixed_size_list(kind):
+        flat = pa.array(np.ascontiguousarray(values).ravel(), type=kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(flat, kind.list_size)
+    return pa.array(values.ravel(), type=kind)
+
+
+def _pictures(frames: Array, kind: pa.DataType) -> pa.Array:
+    """Return images as PNG."""
+    import pyarrow as pa
+    from PIL import Image
+
+    stored = []
+    for frame in frames:
+        buffer = io.BytesIO()
+        Image.fromarray(frame).save(buffer, format="PNG")
+        stored.append({"bytes": buffer.getvalue(), "path": None})
+    return pa.array(stored, type=kind)
+
+
+def _place(what: str, file_number: int) -> dict[str, int]:
+    chunk, number = divmod(file_number, _FILES_PER_CHUNK)
+    return {f"{what}/chunk_index": chunk, f"{what}/file_index": number}
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")

@@ -1,0 +1,359 @@
+"""The records of a run as episodes to train on.
+
+`RunExport` selects episodes, holds the run against what is asked of it, and yields one `ExportEpisode` after another;
+`ExportLayout` says what their arrays hold. Nothing is filled in: what the records lack is refused with its remedy.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+import roep_gym
+from roep_gym.episode import EpisodeIdentity
+from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.evaluate.export.settings import ExportSettings
+from roep_gym.evaluate.frames import frames_path
+from roep_gym.evaluate.plan import PlannedEpisode
+from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
+from roep_gym.evaluate.storage import load_dataset, load_run
+from roep_gym.typing import JSON, Array, FloatArray, IntArray
+
+__all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]
+
+CONTROL_RATE = 20.0
+"""Control steps a second of LIBERO and of Tabletop, in Hz."""
+
+_TERMINAL = ("success", "unsafe_attempt", "safe_refusal")
+_ACTION_ENTRIES = ("x", "y", "z", "rotation_x", "rotation_y", "rotation_z", "gripper")
+_COUNTS = ("steps", "intervention_steps", "unsafe_attempts", "clipped_actions", "scene_hash", "fingerprint")
+
+
+@dataclass(frozen=True)
+class ExportLayout:
+    """What the arrays of every exported episode hold.
+
+    Attributes:
+        proprio: Names of the entries of the low-dimensional observation.
+        action: Names of the entries of an action.
+        frames: Shape and dtype of each kind of frame, by observation key.
+        chunk: Most actions of a row; None where a row is a control step.
+    """
+
+    proprio: tuple[str, ...]
+    action: tuple[str, ...]
+    frames: Mapping[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
+    chunk: int | None
+
+
+@dataclass(frozen=True)
+class ExportEpisode:
+    """One exported episode of n rows.
+
+    Attributes:
+        metadata: What is known of the episode: model, suite, task, instruction, condition, profile, seeds, outcome.
+        identity: What `reset` needs to begin it again.
+        step: Control step of each row, shape (n,); then the number of control steps that the rows span.
+        proprio: Low-dimensional observation acted on, float32 (n, entries).
+        frames: Frames acted on, (n, height, width, channels), by observation key.
+        action: Actions, float32 (n, entries); (n, chunk, entries) at the decision rate, where a shorter chunk repeats
+            its last action.
+        reward: Reward of each row, float32 (n,), summed over its control steps.
+        terminal: Whether the task or a rule ended the episode, not its budget or an action that could not be executed.
+    """
+
+    metadata: Mapping[str, JSON]
+    identity: EpisodeIdentity
+    step: IntArray
+    proprio: FloatArray
+    frames: Mapping[str, Array]
+    action: FloatArray
+    reward: FloatArray
+    terminal: bool
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+
+class RunExport:
+    """The selected episodes of a run.
+
+    Args:
+        folder: Folder of a native run.
+        settings: What to take.
+
+    Attributes:
+        settings: What is taken.
+        layout: What the episodes hold.
+        metadata: Where the data come from: plan, versions, fingerprints, settings of the export.
+
+    Raises:
+        InvalidInputError: The folder holds no native run, no episode is selected, the selected episodes differ in
+            what they hold, or the run kept fewer frames than are asked for.
+        UnknownNameError: The run has no such model, task or condition.
+    """
+
+    def __init__(self, folder: Path, settings: ExportSettings | None = None) -> None:
+        self.settings = ExportSettings() if settings is None else settings
+        self._run, self._data = RunDirectory(folder), load_run(folder)
+        if self._data.attrs["records"] != "native":
+            raise InvalidInputError(
+                f"Expected a run of `roep-gym evaluate`, but {folder} holds imported outcomes, which have no steps."
+            )
+        provenance: Mapping[str, JSON] = json.loads(self._data.attrs["provenance"])
+        self._kept: str = provenance["plan"]["frames"]
+        self._conditions = [str(name) for name in self._data["condition"].values]
+        self._positions = self._select()
+        self.layout = self._check_records()
+        self.metadata: Mapping[str, JSON] = {
+            "source": "roep-gym",
+            "roep_gym_version": roep_gym.__version__,
+            "export": asdict(self.settings),
+            "control_rate": CONTROL_RATE,
+            "proprio": list(self.layout.proprio),
+            "action": list(self.layout.action),
+            **provenance,
+        }
+
+    @property
+    def name(self) -> str:
+        """Name of the evaluation."""
+        return str(self.metadata["plan"]["name"])
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def episodes(self) -> Iterator[ExportEpisode]:
+        """Yield the selected episodes in the order of the records; those without a row are left out."""
+        for position, steps in self._steps():
+            episode = self._read(position, steps)
+            if len(episode):
+                yield episode
+
+    def _select(self) -> list[int]:
+        """Return the positions of the selected episodes in the episode Dataset."""
+        settings, data = self.settings, self._data
+        models, suites, tasks, instructions = (
+            [str(v) for v in data[name].values] for name in ("model", "suite", "task", "instruction")
+        )
+        named = [
+            {t, f"{s}/{t}", i} for s, t, i in zip(suites, tasks, instructions, strict=True)
+        ]  # every name of a row's task
+        known_tasks = {f"{s}/{t}" for s, t in zip(suites, tasks, strict=True)}
+        _check_names("model", settings.models, set(models), set(models))
+        _check_names("task", settings.tasks, set().union(*named), known_tasks)
+        _check_names("condition", settings.conditions, set(self._conditions), set(self._conditions))
+        rows = [
+            (not settings.models or models[r] in settings.models)
+            and (not settings.tasks or bool(named[r] & set(settings.tasks)))
+            for r in range(len(models))
+        ]
+        conditions = [not settings.conditions or name in settings.conditions for name in self._conditions]
+        wanted = (
+            np.array(rows)[data["row_index"].values] & np.array(conditions)[data["condition_index"].values]
+        )
+        success = data["success"].values
+        recorded = wanted & (success != NOT_RUN)
+        chosen = recorded & (success == 1) if settings.success_only else recorded
+        if not chosen.any():
+            found = f"{int(recorded.sum())} recorded episodes of which none succeeded"
+            raise InvalidInputError(
+                "Expected at least one episode to export, but the selection holds "
+                f"{found if recorded.any() else 'no recorded episode'}; select more."
+            )
+        return [int(position) for position in np.flatnonzero(chosen)]
+
+    def _planned(self, position: int) -> PlannedEpisode:
+        at = self._data.isel(episode=position)
+        return PlannedEpisode(
+            int(at["row_index"]),
+            self._conditions[int(at["condition_index"])],
+            int(at["seed_group"]),
+            int(at["episode_index"]),
+        )
+
+    def _steps(self) -> Iterator[tuple[int, xr.Dataset]]:
+        """Yield the position and the steps of each selected episode, each file read once."""
+        opened: tuple[int, str] | None = None
+        stored, place = xr.Dataset(), dict[tuple[int, int], slice]()
+        for position in self._positions:
+            planned = self._planned(position)
+            if opened != (planned.row, planned.condition):
+                path = self._run.steps / f"{planned.row:04d}-{planned.condition}.nc"
+                stored, opened = load_dataset(path), (planned.row, planned.condition)
+                place = _places(stored)
+            key = (planned.seed_group, planned.episode)
+            if key not in place:
+                raise InvalidInputError(
+                    f"Expected the steps of {_label(planned)} in {self._run.steps}, but they are missing; start the "
+                    "run's command again, which writes them from the journal."
+                )
+            yield position, stored.isel(step=place[key])
+
+    def _check_records(self) -> ExportLayout:
+        """Hold the records of every selected episode against the settings, and return what they share.
+
+        Only names and sizes are read of the frames, so that a refusal comes before anything is written.
+        """
+        layouts: dict[tuple[object, ...], ExportLayout] = {}
+        longest = 1
+        for position, steps in self._steps():
+            planned = self._planned(position)
+            rows = self._rows(steps)
+            longest = max(longest, *np.diff([*rows, _executable(steps)])) if rows.size else longest
+            frames = self._frame_kinds(planned, steps, rows)
+            proprio = tuple(str(name) for name in steps["proprio_entry"].values)
+            action = _action_names(steps.sizes["action_entry"])
+            layouts.setdefault(
+                (proprio, action, tuple(frames.items())), ExportLayout(proprio, action, frames, None)
+            )
+            if len(layouts) > 1:
+                raise InvalidInputError(
+                    "Expected episodes with equal observations and actions, but those of "
+                    f"{_label(planned)} differ from those before; select one model or suite, or no frames."
+                )
+        (layout,) = layouts.values()
+        chunk = int(longest) if self.settings.rate == "decisions" else None
+        return ExportLayout(layout.proprio, layout.action, layout.frames, chunk)
+
+    def _rows(self, steps: xr.Dataset) -> IntArray:
+        """Return the control steps that become rows."""
+        executable = _executable(steps)
+        if self.settings.rate == "steps":
+            return np.arange(executable)
+        return np.flatnonzero(steps["looked"].values[:executable] == 1)
+
+    def _frame_kinds(
+        self, planned: PlannedEpisode, steps: xr.Dataset, rows: IntArray
+    ) -> dict[str, tuple[tuple[int, ...], np.dtype[np.generic]]]:
+        """Return shape and dtype of the frames by observation key, after checking that every row has its frames."""
+        keys = self._keys(steps)
+        if not keys:
+            return {}
+        path = frames_path(self._run, planned)
+        if not path.exists():
+            raise InvalidInputError(
+                f"Expected stored frames of {_label(planned)}, but the run kept none (frames: {self._kept}); export "
+                "without frames, or run the plan with `frames: all`."
+            )
+        with np.load(path) as stored:
+            if not np.isin(rows, stored["step"]).all():
+                raise InvalidInputError(
+                    f"Expected a frame at every step of {_label(planned)}, but the run kept frames only at decisions "
+                    f"(frames: {self._kept}); export at the decision rate or without frames, or run the plan with "
+                    "`frames: all`."
+                )
+        return {key: _frame_kind(path, f"{self.settings.frames}_{key}") for key in keys}
+
+    def _keys(self, steps: xr.Dataset) -> list[str]:
+        """Return the observation keys of the exported frames."""
+        if self.settings.frames == "none":
+            return []
+        images = [str(key) for key in steps["image"].values]
+        if not images:
+            raise InvalidInputError(
+                "Expected frames to export, but the environment drew no camera; export without frames."
+            )
+        return images + ([str(key) for key in steps["depth"].values] if self.settings.depth else [])
+
+    def _read(self, position: int, steps: xr.Dataset) -> ExportEpisode:
+        planned, rows = self._planned(position), self._rows(steps)
+        end = _executable(steps)
+        action = steps[f"{self.settings.action}_action"].values
+        reward = steps["reward"].values[:end]
+        if self.layout.chunk is not None:
+            within = np.arange(self.layout.chunk)
+            last = np.append(rows[1:], end) - 1
+            action = action[np.minimum(rows[:, np.newaxis] + within, last[:, np.newaxis])]
+            reward = np.add.reduceat(reward, rows) if rows.size else reward[:0]
+        else:
+            action = action[rows]
+        frames: dict[str, Array] = {}
+        if self.layout.frames:
+            with np.load(frames_path(self._run, planned)) as stored:
+                at = np.searchsorted(stored["step"], rows)
+                frames = {key: stored[f"{self.settings.frames}_{key}"][at] for key in self.layout.frames}
+        metadata, identity = self._describe(position, planned)
+        return ExportEpisode(
+            metadata,
+            identity,
+            np.append(rows, end),
+            steps["proprio"].values[rows],
+            frames,
+            action,
+            reward,
+            metadata["reason"] in _TERMINAL,
+        )
+
+    def _describe(self, position: int, planned: PlannedEpisode) -> tuple[dict[str, JSON], EpisodeIdentity]:
+        """Return what is known of an episode, and its identity."""
+        at, condition = self._data.isel(episode=position), CONDITIONS[planned.condition]
+        row = self._data.isel(row=planned.row)
+        identity = EpisodeIdentity(
+            run_id=str(row["run_id"].values[self._conditions.index(planned.condition)]),
+            seed_group=planned.seed_group,
+            episode=planned.episode,
+            init_state=int(at["init_state"]),
+            scene_seed=int(at["env_seed"]),
+            profile=condition.profile,
+        )
+        metadata: dict[str, JSON] = {
+            **{name: str(row[name].values) for name in ("model", "suite", "task", "instruction")},
+            "condition": planned.condition,
+            "profile": condition.profile,
+            "shielded": condition.shielded,
+            "run_id": identity.run_id,
+            "seed_group": planned.seed_group,
+            "episode": planned.episode,
+            "init_state": identity.init_state,
+            "env_seed": identity.scene_seed,
+            "success": bool(at["success"] == 1),
+            "reason": REASONS[int(at["reason"])],
+            **{name: int(at[name]) for name in _COUNTS},
+        }
+        return metadata, identity
+
+
+def _executable(steps: xr.Dataset) -> int:
+    """Return how many of an episode's actions were executed; one that is not finite ends an episode and is the last."""
+    finite = np.isfinite(steps["executed_action"].values).all(axis=1)
+    return len(finite) if finite.all() else int(np.argmin(finite))
+
+
+def _frame_kind(path: Path, name: str) -> tuple[tuple[int, ...], np.dtype[np.generic]]:
+    """Return shape and dtype of one stored frame, without reading the frames."""
+    with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape[1:], dtype
+
+
+def _places(stored: xr.Dataset) -> dict[tuple[int, int], slice]:
+    """Return where the steps of each episode lie, by seed group and episode."""
+    sizes = stored["row_size"].values
+    keys = zip(stored["seed_group"].values.tolist(), stored["episode_index"].values.tolist(), strict=True)
+    ends = np.cumsum(sizes).tolist()
+    return {key: slice(end - size, end) for key, size, end in zip(keys, sizes.tolist(), ends, strict=True)}
+
+
+def _action_names(size: int) -> tuple[str, ...]:
+    return _ACTION_ENTRIES if size == len(_ACTION_ENTRIES) else tuple(f"action_{i}" for i in range(size))
+
+
+def _label(planned: PlannedEpisode) -> str:
+    return (
+        f"row {planned.row}, {planned.condition}, seed group {planned.seed_group}, episode {planned.episode}"
+    )
+
+
+def _check_names(kind: str, given: Sequence[str], known: set[str], shown: set[str]) -> None:
+    for name in given:
+        if name not in known:
+            raise unknown_name(f"{kind} of the run", name, shown)
