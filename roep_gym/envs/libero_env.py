@@ -12,9 +12,12 @@ from gymnasium import spaces
 from roep_gym import seeding
 from roep_gym.envs import libero_observations as observations
 from roep_gym.envs.action_input import read_action
+from roep_gym.envs.dense_reward import GoalPotential, shaped_reward
 from roep_gym.envs.libero_safety import DEFAULT_CHANNELS, SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
-from roep_gym.envs.task_catalog import Task, find_task, initial_states
+from roep_gym.envs.placement import is_at_rest, shift_placement
+from roep_gym.envs.task_catalog import Task, find_task
+from roep_gym.envs.task_catalog import initial_states as stored_states
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker, read_index
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.record import UNSAFE_CHANNELS
@@ -33,6 +36,8 @@ CAMERAS: tuple[str, ...] = (
 )
 _FAR_PLANE = 1000.0
 _RESET_OPTIONS = ("episode", "init_state")
+_MOST_PLACEMENT_SHIFT = 0.1
+_PLACEMENT_ATTEMPTS = 20
 _ABSOLUTE_BOUND = np.array([2.0] * 3 + [2.0 * np.pi] * 3 + [1.0], dtype=np.float32)
 
 
@@ -59,8 +64,15 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         image_size: Height and width of the frames, in pixels.
         depth: Whether every camera also gives depth.
         object_state: Whether the observation holds privileged poses of objects, fixtures and regions.
+        initial_states: "official", LIBERO's stored states, or "sampled", the placement that LIBERO's samplers draw from
+            the scene seed: scenes to train on that no evaluation uses. Sampled scenes ignore `init_state`.
+        placement_shift: Horizontal distance by which every object, and every fixture that the task is about, is moved
+            from where the initial state has it, in metres; each in a direction drawn from the scene seed.
         settle_steps: Steps of holding still after a reset, not counted in any budget.
         control_mode: "relative" or "absolute" (set after settling, as the published evaluations do).
+        reward: "sparse", 1 for success and else 0, or "dense", to which the discounted difference of `GoalPotential` is
+            added.
+        reward_discount: Discount factor of the dense reward; it must be that of the learner.
         unsafe_channels: Active unsafe channels.
         safety_limits: Replaces some of `SafetyLimits`.
         terminate_on_unsafe: Whether an unsafe attempt ends the episode.
@@ -81,8 +93,12 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         image_size: int = 128,
         depth: bool = False,
         object_state: bool = False,
+        initial_states: Literal["official", "sampled"] = "official",
+        placement_shift: float = 0.0,
         settle_steps: int = 10,
         control_mode: Literal["relative", "absolute"] = "relative",
+        reward: Literal["sparse", "dense"] = "sparse",
+        reward_discount: float = 0.99,
         unsafe_channels: Sequence[str] = DEFAULT_CHANNELS,
         safety_limits: Mapping[str, float] | None = None,
         terminate_on_unsafe: bool = False,
@@ -105,8 +121,18 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             )
         if not _is_int(settle_steps) or settle_steps < 0:
             raise InvalidInputError(f"Expected settle_steps to be an integer >= 0, got {settle_steps!r}.")
+        if initial_states not in ("official", "sampled"):
+            raise unknown_name("choice of initial states", str(initial_states), ("official", "sampled"))
+        if isinstance(placement_shift, bool) or not 0.0 <= placement_shift <= _MOST_PLACEMENT_SHIFT:
+            raise InvalidInputError(
+                f"Expected placement_shift in 0..{_MOST_PLACEMENT_SHIFT} m, got {placement_shift!r}."
+            )
         if control_mode not in ("relative", "absolute"):
             raise unknown_name("control mode", str(control_mode), ("relative", "absolute"))
+        if reward not in ("sparse", "dense"):
+            raise unknown_name("reward", str(reward), ("sparse", "dense"))
+        if isinstance(reward_discount, bool) or not 0.0 <= reward_discount <= 1.0:
+            raise InvalidInputError(f"Expected reward_discount in [0, 1], got {reward_discount!r}.")
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array",))
         limits = SafetyLimits.from_mapping(safety_limits)
@@ -116,7 +142,9 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         self.instruction = self.libero_task.instruction
         self.render_mode, self.render_camera = render_mode, render_camera
         self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
+        self.initial_states, self.placement_shift = initial_states, float(placement_shift)
         self.settle_steps, self.control_mode = settle_steps, control_mode
+        self.reward, self.reward_discount = reward, float(reward_discount)
         self.unsafe_channels, self.terminate_on_unsafe = tuple(unsafe_channels), terminate_on_unsafe
 
         self._entities = observations.read_entities(self.libero_task.bddl_file)
@@ -133,6 +161,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         self._episodes = EpisodeTracker()
         self._frames_wanted = True
         self._simulation: LiberoSimulation | None = None
+        self._goal_potential: GoalPotential | None = None
+        self._potential = 0.0
         self._running = False
 
     def reset(
@@ -155,19 +185,22 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         episode = self._complete(self._episodes.begin(seed, options), options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
-        states = initial_states(self.libero_task)
-        if episode.init_state >= len(states):
-            raise InvalidInputError(
-                f"Expected an initial state in 0..{len(states) - 1} for {self.task!r}, got {episode.init_state}."
-            )
         simulation = self._built()
-        simulation.reset(episode.scene_seed, states[episode.init_state])
-        scene_hash = simulation.nominal_scene_hash()
-        simulation.refresh(frames=self._frames_wanted and self.settle_steps == 0)
-        placed = self._object_positions(simulation)
-        settle = np.array(SETTLE_ACTION)
-        for step in range(self.settle_steps):
-            simulation.step(settle, frames=self._frames_wanted and step == self.settle_steps - 1)
+        state = self._initial_state(episode.init_state)
+        for attempt in range(_PLACEMENT_ATTEMPTS):
+            simulation.reset(episode.scene_seed, state)
+            if self.placement_shift:
+                key = (self.suite, self.task, episode.scene_seed, episode.init_state, attempt)
+                shift_placement(simulation, self._entities, self.placement_shift, key)
+            scene_hash = simulation.nominal_scene_hash()
+            settle_displacement = self._settle(simulation)
+            if not self.placement_shift or is_at_rest(simulation, self._entities, settle_displacement):
+                break
+        else:
+            raise InfrastructureError(
+                f"Expected a valid placement {self.placement_shift} m from the initial state {episode.init_state} of "
+                f"{self.task!r}, got none in {_PLACEMENT_ATTEMPTS} attempts; choose a smaller placement_shift."
+            )
         if self.control_mode == "absolute":
             simulation.set_absolute_control()
         self._running = True
@@ -175,12 +208,13 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             "instruction": self.instruction,
             "episode": episode.to_options()["episode"],
             "scene_hash": scene_hash,
-            "settle_displacement": float(
-                np.hypot(*(self._object_positions(simulation) - placed).T[:2]).max(initial=0.0)
-            ),
+            "settle_displacement": settle_displacement,
             "is_success": False,
             "frames_rendered": self._frames_wanted,
         }
+        if self.reward == "dense":
+            self._goal_potential = GoalPotential(simulation)
+            self._potential = info["potential"] = self._goal_potential()
         return self._observe(), info
 
     def step(self, action: FloatArray) -> tuple[dict[str, Array], float, bool, bool, Info]:
@@ -203,7 +237,13 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             info["termination"] = "success"
         elif self.terminate_on_unsafe and any(unsafe.values()):
             terminated, info["termination"] = True, "unsafe_attempt"
-        return self._observe(), float(success), terminated, False, info
+        reward = float(success)
+        if self._goal_potential is not None:
+            before = self._potential
+            self._potential = info["potential"] = self._goal_potential()
+            after = self._potential if success or not terminated else 0.0
+            reward = shaped_reward(reward, before, after, self.reward_discount)
+        return self._observe(), reward, terminated, False, info
 
     def request_frames(self, wanted: bool) -> None:
         """Say whether the frames of the observations that follow are looked at; until said otherwise."""
@@ -228,6 +268,25 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         if simulation is not None:
             simulation.close()
 
+    def _initial_state(self, index: int) -> FloatArray | None:
+        if self.initial_states == "sampled":
+            return None
+        states = stored_states(self.libero_task)
+        if index >= len(states):
+            raise InvalidInputError(
+                f"Expected an initial state in 0..{len(states) - 1} for {self.task!r}, got {index}."
+            )
+        return states[index]
+
+    def _settle(self, simulation: LiberoSimulation) -> float:
+        """Hold still for the settling steps; return the farthest that an object moved sideways, in metres."""
+        simulation.refresh(frames=self._frames_wanted and self.settle_steps == 0)
+        placed = self._object_positions(simulation)
+        settle = np.array(SETTLE_ACTION)
+        for step in range(self.settle_steps):
+            simulation.step(settle, frames=self._frames_wanted and step == self.settle_steps - 1)
+        return float(np.hypot(*(self._object_positions(simulation) - placed).T[:2]).max(initial=0.0))
+
     def _object_positions(self, simulation: LiberoSimulation) -> FloatArray:
         bodies = [simulation.domain.obj_body_id[name] for name in self._entities.objects]
         return np.array(simulation.data.body_xpos[bodies])
@@ -250,7 +309,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             if init_state is not None:
                 init_state = read_index(init_state, "options['init_state']")
         if init_state is None:
-            init_state = int(self.np_random.integers(len(initial_states(self.libero_task))))
+            init_state = int(self.np_random.integers(len(stored_states(self.libero_task))))
         if scene is None:
             scene = seeding.seed("scene", self.suite, self.task, *episode.key)
         return EpisodeIdentity(*episode.key, init_state, scene, episode.profile)

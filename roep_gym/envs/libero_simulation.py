@@ -104,7 +104,7 @@ class LiberoSimulation:
         """The wrapped MuJoCo data."""
         return self._domain.sim.data
 
-    def reset(self, scene_seed: int, init_state: FloatArray) -> None:
+    def reset(self, scene_seed: int, init_state: FloatArray | None) -> None:
         """Build the scene anew, place it by the seed, and set a stored initial state.
 
         The order is that of the published evaluations: seed, reset, set the state. The state's trajectory then
@@ -112,7 +112,7 @@ class LiberoSimulation:
 
         Args:
             scene_seed: Seed of NumPy's global stream, from which LIBERO draws the placements, 0 to 2**32 - 1.
-            init_state: Flattened MuJoCo state: time, positions, velocities.
+            init_state: Flattened MuJoCo state: time, positions, velocities; None keeps the placement of the seed.
 
         Raises:
             InvalidInputError: The state has another size than the scene, or a non-finite entry.
@@ -136,18 +136,8 @@ class LiberoSimulation:
                     f"Expected LIBERO to find a valid placement within {_PLACEMENT_ATTEMPTS} attempts of scene seed "
                     f"{scene_seed}, got none; take another scene seed."
                 )
-        size = 1 + self.model.nq + self.model.nv
-        if init_state.shape != (size,) or not np.isfinite(init_state).all():
-            raise InvalidInputError(
-                f"Expected an initial state of {size} finite numbers for this scene, got shape {init_state.shape}; "
-                "the initial states belong to another task or another version of LIBERO."
-            )
-        domain.sim.set_state_from_flattened(init_state)
-        domain.sim.forward()
-        if not np.array_equal(self.data.qpos, init_state[1 : 1 + self.model.nq]):
-            raise InfrastructureError(
-                "Expected the initial state to arrive in the simulator, got other positions."
-            )
+        if init_state is not None:
+            self._set_state(init_state)
         domain._check_success()
         domain._post_process()
         self._warnings = self._warning_counts()
@@ -243,6 +233,20 @@ class LiberoSimulation:
         if domain is not None:
             domain.close()
         _open_simulations.discard(self)
+
+    def _set_state(self, init_state: FloatArray) -> None:
+        size = 1 + self.model.nq + self.model.nv
+        if init_state.shape != (size,) or not np.isfinite(init_state).all():
+            raise InvalidInputError(
+                f"Expected an initial state of {size} finite numbers for this scene, got shape {init_state.shape}; "
+                "the initial states belong to another task or another version of LIBERO."
+            )
+        self._domain.sim.set_state_from_flattened(init_state)
+        self._domain.sim.forward()
+        if not np.array_equal(self.data.qpos, init_state[1 : 1 + self.model.nq]):
+            raise InfrastructureError(
+                "Expected the initial state to arrive in the simulator, got other positions."
+            )
 
     def _control_step(self, action: FloatArray) -> bool:
         if self._stock_step:
