@@ -19,6 +19,7 @@ from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.dataset import write_run
 from roep_gym.evaluate.frames import frames_path, write_frames
 from roep_gym.evaluate.journal import Abort, Journal
+from roep_gym.evaluate.packed_record import PackedRecord
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.preflight import check_runnable
 from roep_gym.evaluate.run_directory import RunDirectory
@@ -143,8 +144,9 @@ class _Session:
         self._unstable: Counter[PlannedEpisode] = Counter()
         self._failed_in_succession: Counter[int] = Counter()
         self._done = journal.recorded()
-        # Frames that got lost are made again: the episode is run once more and must come out the same.
-        self._done -= {p for p in journal.with_frames() if not frames_path(run, p).exists()}
+        if plan.plan.frames != "none":
+            # Frames that got lost are made again: the episode is run once more and must come out the same.
+            self._done -= {p for p in journal.with_frames() if not frames_path(run, p).exists()}
         self._queue_all()
 
     def work(self, executor: Executor) -> None:
@@ -156,9 +158,9 @@ class _Session:
                 running += 1
             if not running:
                 return
-            for result in executor.wait(_POLL_SECONDS):
-                running -= 1
-                self._take(result)
+            results = executor.wait(_POLL_SECONDS)
+            running -= len(results)
+            self._take(results)
 
     def summary(self) -> RunSummary:
         """Return how the run stands."""
@@ -187,18 +189,30 @@ class _Session:
         unavailable = self._unavailable()
         self._observer.started(sum(1 for p in self._plan.episodes() if p not in unavailable), len(self._done))
 
-    def _take(self, result: WorkResult) -> None:
+    def _take(self, results: Sequence[WorkResult]) -> None:
+        """Record what arrived together, before any of it counts."""
+        finished = [(result.item.planned, result.record) for result in results if result.record is not None]
+        for planned, record in finished:
+            write_frames(self._run, planned, record.frames)
+        if finished:
+            self._journal.add_all(finished)
+        for planned, record in finished:
+            self._count(planned, record)
+        for result in results:
+            if result.record is None:
+                self._try_again(result)
+
+    def _count(self, planned: PlannedEpisode, record: PackedRecord) -> None:
+        self._failed_in_succession[planned.row] = 0
+        self._done.add(planned)
+        self._observer.recorded(planned, record.reason, record.step_count)
+        self._bootstrap[planned.row].discard(planned)
+        if CONDITIONS[planned.condition].role == "bootstrap":
+            self._release_shielded(self._plan.rows[planned.row])
+
+    def _try_again(self, result: WorkResult) -> None:
+        """Queue an aborted episode once more, unless it has failed too often or its row is hopeless."""
         planned = result.item.planned
-        if result.record is not None:
-            write_frames(self._run, planned, result.record)
-            self._journal.add(planned, result.record)
-            self._failed_in_succession[planned.row] = 0
-            self._done.add(planned)
-            self._observer.recorded(planned, result.record.summary["reason"], result.record.summary["steps"])
-            self._bootstrap[planned.row].discard(planned)
-            if CONDITIONS[planned.condition].role == "bootstrap":
-                self._release_shielded(self._plan.rows[planned.row])
-            return
         self._journal.add_abort(planned, result.cause, result.detail)
         self._attempts[planned] += 1
         self._unstable[planned] += result.unstable

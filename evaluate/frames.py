@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.run_directory import RunDirectory
-from roep_gym.record import EpisodeRecord
+from roep_gym.typing import Array
 
 __all__ = ["frames_path", "write_frames"]
 
@@ -21,9 +22,9 @@ def frames_path(run: RunDirectory, planned: PlannedEpisode) -> Path:
     return run.frames / name
 
 
-def write_frames(run: RunDirectory, planned: PlannedEpisode, record: EpisodeRecord) -> None:
+def write_frames(run: RunDirectory, planned: PlannedEpisode, frames: Mapping[str, Array]) -> None:
     """Store the frames of an episode, if it kept any."""
-    if record.frames:
+    if frames:
         buffer = io.BytesIO()
-        np.savez_compressed(buffer, **record.frames)  # type: ignore[arg-type]
+        np.savez_compressed(buffer, **frames)  # type: ignore[arg-type]
         write_atomically(frames_path(run, planned), buffer.getvalue())

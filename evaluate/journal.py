@@ -1,38 +1,34 @@
 """The journal of a run: every finished episode, written once, durable before it counts.
 
 One SQLite file with one writer, the driver. The episode key is unique; writing the same record again changes
-nothing, writing another one is a conflict. Aborted attempts are kept beside the episodes, they are not outcomes.
+nothing, writing another one is a conflict. Records that arrive together are written in one transaction, since each
+costs a wait for the disk. Aborted attempts are kept beside the episodes, they are not outcomes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
-import math
 import sqlite3
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.evaluate.packed_record import PackedRecord, pack_record, unpack_record
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.record import EpisodeRecord
-from roep_gym.typing import Array
 
-__all__ = ["Abort", "Journal", "record_digest"]
+__all__ = ["Abort", "Journal"]
 
-_TIMES = ("wall_time", "policy_latency")
+_FORMAT = 1
+# The episodes lie in the order of their writing; their key is an index, which `recorded` reads without them.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS episodes (
     row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER,
     digest TEXT NOT NULL, summary TEXT NOT NULL, attributes TEXT NOT NULL, steps BLOB NOT NULL,
     PRIMARY KEY (row, condition, seed_group, episode)
-) WITHOUT ROWID;
+);
 CREATE TABLE IF NOT EXISTS aborts (
     row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER, cause TEXT NOT NULL, detail TEXT NOT NULL
 );
@@ -55,7 +51,7 @@ class Journal:
         plan_digest: Digest of the plan; a journal belongs to one plan.
 
     Raises:
-        InvalidInputError: The file is no journal, or belongs to another plan.
+        InvalidInputError: The file is no journal, has another format, or belongs to another plan.
     """
 
     def __init__(self, path: Path, plan_digest: str) -> None:
@@ -66,13 +62,21 @@ class Journal:
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.executescript(_SCHEMA)
             row = self._connection.execute("SELECT digest FROM plan").fetchone()
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
         except sqlite3.Error as error:
             raise InvalidInputError(
                 f"Expected a journal that can be written at {path}, got: {error}. Restore it or make it writable, or "
                 "take another output folder."
             ) from error
         if row is None:
-            self._write("INSERT INTO plan VALUES (?)", (plan_digest,))
+            with self._writing() as connection:
+                connection.execute("INSERT INTO plan VALUES (?)", (plan_digest,))
+                connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        elif version != _FORMAT:
+            raise InvalidInputError(
+                f"Expected a journal of format {_FORMAT} at {path}, got {version}, which another version of roep-gym "
+                "wrote; take another output folder."
+            )
         elif row[0] != plan_digest:
             raise InvalidInputError(
                 f"Expected the journal of this plan at {path}, got that of another plan; restore the plan that the run "
@@ -80,36 +84,40 @@ class Journal:
             )
 
     def add(self, planned: PlannedEpisode, record: EpisodeRecord) -> None:
-        """Store the record of a finished episode without its frames; when this returns it is on disk.
+        """Store the record of one finished episode; see `add_all`."""
+        self.add_all([(planned, pack_record(record))])
+
+    def add_all(self, finished: Iterable[tuple[PlannedEpisode, PackedRecord]]) -> None:
+        """Store the records of finished episodes without their frames; when this returns they are on disk.
 
         Raises:
-            RecordConflictError: The episode has a different record already.
+            RecordConflictError: An episode has a different record already; the others are stored.
             RoepError: The disk is full or the file cannot be written; nothing recorded before is lost.
         """
-        attributes = {**record.attributes, "frames": _arrays_digest(record.frames) if record.frames else ""}
-        digest = record_digest(record.summary, attributes, record.steps)
-        known = self._connection.execute(
-            "SELECT digest FROM episodes WHERE row=? AND condition=? AND seed_group=? AND episode=?", planned
-        ).fetchone()
-        if known is not None:
-            if known[0] != digest:
-                raise RecordConflictError(
-                    f"Expected one record of {planned}, got two that differ; the episode is not reproducible here."
-                )
-            return
-        values = (
-            *planned,
-            digest,
-            json.dumps(record.summary, sort_keys=True),
-            json.dumps(attributes, sort_keys=True),
-            _pack(record.steps),
-        )
-        self._write("INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+        conflict: PlannedEpisode | None = None
+        with self._writing() as connection:
+            for planned, record in finished:
+                known = connection.execute(
+                    "SELECT digest FROM episodes WHERE row=? AND condition=? AND seed_group=? AND episode=?",
+                    planned,
+                ).fetchone()
+                if known is None:
+                    connection.execute(
+                        "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*planned, record.digest, record.summary, record.attributes, record.steps),
+                    )
+                elif known[0] != record.digest:
+                    conflict = conflict or planned
+        if conflict is not None:
+            raise RecordConflictError(
+                f"Expected one record of {conflict}, got two that differ; the episode is not reproducible here."
+            )
 
     def add_abort(self, planned: PlannedEpisode, cause: str, detail: str) -> None:
         """Store an aborted attempt."""
         texts = [text.encode(errors="backslashreplace").decode() for text in (cause, detail)]
-        self._write("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, *texts))
+        with self._writing() as connection:
+            connection.execute("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, *texts))
 
     def recorded(self) -> set[PlannedEpisode]:
         """Return the episodes that have a record."""
@@ -148,13 +156,12 @@ class Journal:
         ):
             planned = PlannedEpisode(*key)
             try:
-                record = EpisodeRecord(json.loads(summary), _unpack(steps), attributes=json.loads(attributes))
-                sound = record_digest(record.summary, record.attributes, record.steps) == digest
-            except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
-                raise InvalidInputError(self._damaged(planned)) from error
-            if not sound:
-                raise InvalidInputError(self._damaged(planned))
-            yield planned, record
+                yield planned, unpack_record(digest, summary, attributes, steps)
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"Expected the record of {planned} in {self._path} as it was written, but it was changed or "
+                    "damaged since; restore the journal from a copy, or run into another output folder."
+                ) from error
 
     def aborts(self) -> list[Abort]:
         """Return all aborted attempts in the order of their writing."""
@@ -165,12 +172,6 @@ class Journal:
         """Close the file; may be called twice."""
         self._connection.close()
 
-    def _damaged(self, planned: PlannedEpisode) -> str:
-        return (
-            f"Expected the record of {planned} in {self._path} as it was written, but it was changed or damaged since; "
-            "restore the journal from a copy, or run into another output folder."
-        )
-
     def _read(self, query: str, values: Sequence[Any] = ()) -> Iterator[Any]:
         try:
             yield from self._connection.execute(query, values)
@@ -180,43 +181,19 @@ class Journal:
                 "another output folder."
             ) from error
 
-    def _write(self, statement: str, values: tuple[Any, ...]) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Write everything that the body writes, or nothing where it is interrupted."""
         try:
-            self._connection.execute(statement, values)
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.commit()
         except sqlite3.Error as error:
             raise RoepError(
                 f"Expected to write to {self._path}, got {error}. What was recorded before is safe; "
                 "make room and start the same command again."
             ) from error
-
-
-def record_digest(
-    summary: Mapping[str, Any], attributes: Mapping[str, Any], steps: Mapping[str, Array]
-) -> str:
-    """Return the digest of what two identical episodes share; times are left out."""
-    compared = {k: _canonical(v) for k, v in summary.items() if k not in _TIMES}
-    text = json.dumps([compared, attributes], sort_keys=True) + _arrays_digest(steps)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _arrays_digest(arrays: Mapping[str, Array]) -> str:
-    state = hashlib.blake2b(digest_size=16)
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
-    return state.hexdigest()
-
-
-def _canonical(value: Any) -> Any:
-    return "nan" if isinstance(value, float) and math.isnan(value) else value
-
-
-def _pack(arrays: Mapping[str, Array]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **{name: arrays[name] for name in sorted(arrays)})  # type: ignore[arg-type]
-    return buffer.getvalue()
-
-
-def _unpack(blob: bytes) -> dict[str, Array]:
-    with np.load(io.BytesIO(blob), allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from roep_gym.evaluate.packed_record import PackedRecord
 from roep_gym.evaluate.plan import PlannedEpisode
-from roep_gym.record import EpisodeRecord
 
 __all__ = ["Executor", "WorkItem", "WorkResult"]
 
@@ -46,7 +46,7 @@ class WorkResult:
     """
 
     item: WorkItem
-    record: EpisodeRecord | None
+    record: PackedRecord | None
     cause: str = ""
     detail: str = ""
     unstable: bool = False

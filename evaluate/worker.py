@@ -14,6 +14,7 @@ import numpy as np
 from roep_gym import contracts, fingerprint
 from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
 from roep_gym.evaluate.environment_stack import environment_arguments, make_environment, wrap
+from roep_gym.evaluate.packed_record import pack_record
 from roep_gym.evaluate.plan import ResolvedPlan, Row
 from roep_gym.evaluate.rollout import chunk_settings, run_episode
 from roep_gym.evaluate.schema import CONDITIONS
@@ -46,7 +47,7 @@ class EpisodeWorker:
     def run(self, item: WorkItem) -> WorkResult:
         """Run one episode; whatever fails on the way is the cause of an abort."""
         try:
-            return WorkResult(item, self._run(item))
+            return WorkResult(item, pack_record(self._run(item)))
         except Exception as error:  # noqa: BLE001 (user policies and simulators raise anything; it is reported)
             self.discard()
             message = str(error).strip() or "no message"

@@ -1,0 +1,116 @@
+"""A record as the journal holds it: packed where the episode ran, so that the one writer has little left to do.
+
+`pack_record` and `unpack_record` are inverse to each other but for stored frames, of which the journal keeps a digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from roep_gym.record import EpisodeRecord
+from roep_gym.typing import Array
+
+__all__ = ["PackedRecord", "pack_record", "unpack_record"]
+
+_TIMES = ("wall_time", "policy_latency")
+
+
+@dataclass(frozen=True)
+class PackedRecord:
+    """A record in the form in which it is stored.
+
+    Attributes:
+        digest: Digest of what two identical episodes share; times are left out.
+        reason: Termination reason.
+        step_count: Control steps.
+        summary: Summary, JSON.
+        attributes: Attributes with the digest of the frames, JSON.
+        steps: Step arrays, compressed.
+        frames: Stored frames by name; they are written beside the journal.
+    """
+
+    digest: str
+    reason: str
+    step_count: int
+    summary: str
+    attributes: str
+    steps: bytes
+    frames: Mapping[str, Array] = field(default_factory=dict)
+
+
+def pack_record(record: EpisodeRecord) -> PackedRecord:
+    """Pack a record."""
+    attributes = {**record.attributes, "frames": _arrays_digest(record.frames) if record.frames else ""}
+    return PackedRecord(
+        digest=_record_digest(record.summary, attributes, record.steps),
+        reason=record.summary["reason"],
+        step_count=record.summary["steps"],
+        summary=json.dumps(record.summary, sort_keys=True),
+        attributes=json.dumps(attributes, sort_keys=True),
+        steps=_pack(record.steps),
+        frames=record.frames,
+    )
+
+
+def unpack_record(digest: str, summary: str, attributes: str, steps: bytes) -> EpisodeRecord:
+    """Unpack a record, without its frames.
+
+    Raises:
+        ValueError: It is not what was packed.
+    """
+    try:
+        record = EpisodeRecord(json.loads(summary), _unpack(steps), attributes=json.loads(attributes))
+    except (TypeError, zlib.error) as error:
+        raise ValueError(str(error)) from error
+    if _record_digest(record.summary, record.attributes, record.steps) != digest:
+        raise ValueError(f"Expected a record with the digest {digest}, got another.")
+    return record
+
+
+def _record_digest(
+    summary: Mapping[str, Any], attributes: Mapping[str, Any], steps: Mapping[str, Array]
+) -> str:
+    compared = {k: _canonical(v) for k, v in summary.items() if k not in _TIMES}
+    text = json.dumps([compared, attributes], sort_keys=True) + _arrays_digest(steps)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def _arrays_digest(arrays: Mapping[str, Array]) -> str:
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        state.update(f"{name}\0{array.dtype.str}\0{array.shape}\0".encode() + array.tobytes())
+    return state.hexdigest()
+
+
+def _canonical(value: Any) -> Any:
+    return "nan" if isinstance(value, float) and math.isnan(value) else value
+
+
+def _pack(arrays: Mapping[str, Array]) -> bytes:
+    """Return arrays as one compressed stream: a line of JSON that names them, then their bytes.
+
+    At the fastest level it takes a third of the time of NumPy's archives, whose many small files cost more than their
+    content, and a twelfth on reading.
+    """
+    names = sorted(arrays)
+    head = json.dumps([(name, arrays[name].dtype.str, arrays[name].shape) for name in names])
+    return zlib.compress(b"".join([head.encode(), b"\n", *(arrays[name].tobytes() for name in names)]), 1)
+
+
+def _unpack(blob: bytes) -> dict[str, Array]:
+    content = zlib.decompress(blob)
+    begin = content.index(b"\n") + 1
+    arrays = {}
+    for name, dtype, shape in json.loads(content[:begin]):
+        arrays[name] = np.frombuffer(content, dtype, math.prod(shape), begin).reshape(shape)
+        begin += arrays[name].nbytes
+    return arrays

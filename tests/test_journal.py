@@ -1,0 +1,128 @@
+"""The journal: what is stored comes back, records that arrive together are stored together, damage is refused."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.evaluate.journal import Abort, Journal
+from roep_gym.evaluate.packed_record import PackedRecord, pack_record, unpack_record
+from roep_gym.evaluate.plan import PlannedEpisode
+from roep_gym.record import EpisodeRecord
+
+
+def record(steps: int = 3, **summary: object) -> EpisodeRecord:
+    return EpisodeRecord(
+        {"reason": "success", "steps": steps, "max_abs_action": float("nan"), "wall_time": 1.0, **summary},
+        {
+            "proposed_action": np.arange(steps * 7, dtype=np.float32).reshape(steps, 7),
+            "risk": np.full(steps, np.nan),
+            "unsafe": np.zeros((steps, 5), dtype=np.int8),
+            "patch": np.zeros((steps, 0, 3), dtype=np.int32),
+        },
+        attributes={"instruction": "do it"},
+    )
+
+
+def planned(episode: int) -> PlannedEpisode:
+    return PlannedEpisode(0, "baseline", 0, episode)
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[Journal]:
+    with closing(Journal(tmp_path / "journal.sqlite", "plan")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("steps", [0, 1, 280])
+def test_a_record_comes_back_as_it_was(journal: Journal, steps: int) -> None:
+    given = record(steps)
+    journal.add(planned(0), given)
+    ((key, stored),) = journal.records()
+    assert key == planned(0)
+    assert repr(stored.summary) == repr(dict(sorted(given.summary.items())))
+    assert stored.attributes == {"instruction": "do it", "frames": ""}
+    assert stored.steps.keys() == given.steps.keys()
+    for name, values in given.steps.items():
+        assert stored.steps[name].dtype == values.dtype
+        np.testing.assert_array_equal(stored.steps[name], values)
+
+
+def test_what_is_added_is_visible_to_another_reader_at_once(journal: Journal, tmp_path: Path) -> None:
+    journal.add_all([(planned(k), pack_record(record())) for k in range(5)])
+    with closing(sqlite3.connect(f"file:{tmp_path / 'journal.sqlite'}?mode=ro", uri=True)) as reader:
+        assert reader.execute("SELECT count(*) FROM episodes").fetchone() == (5,)
+    assert journal.recorded() == {planned(k) for k in range(5)}
+
+
+def test_a_conflict_costs_none_of_the_records_beside_it(journal: Journal) -> None:
+    journal.add(planned(1), record(4))
+    with pytest.raises(RecordConflictError, match=r"Expected one record of .*episode=1\), got two"):
+        journal.add_all([(planned(k), pack_record(record())) for k in range(3)])
+    assert [stored.summary["steps"] for _, stored in journal.records()] == [3, 4, 3]
+
+
+def test_an_interrupted_batch_leaves_nothing_and_the_journal_goes_on(journal: Journal) -> None:
+    def arriving() -> Iterator[tuple[PlannedEpisode, PackedRecord]]:
+        yield planned(0), pack_record(record())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        journal.add_all(arriving())
+    assert journal.recorded() == set()
+    journal.add(planned(0), record())
+    journal.add_abort(planned(1), "it broke", "here")
+    assert journal.recorded() == {planned(0)}
+    assert journal.aborts() == [Abort(planned(1), "it broke", "here")]
+
+
+def test_a_full_disk_is_named_and_costs_nothing_recorded_before(journal: Journal) -> None:
+    journal.add(planned(0), record())
+    journal._connection.execute("PRAGMA max_page_count = 20")
+    with pytest.raises(RoepError, match=r"disk is full\. What was recorded before is safe"):
+        journal.add_all([(planned(k), pack_record(record(280))) for k in range(1, 200)])
+    assert journal.recorded() == {planned(0)}
+
+
+def test_times_make_no_other_record_and_anything_else_does(journal: Journal) -> None:
+    journal.add(planned(0), record())
+    journal.add(planned(0), record(wall_time=99.0))
+    for other in (record(reason="timeout"), replace(record(), attributes={"instruction": "another"})):
+        with pytest.raises(RecordConflictError):
+            journal.add(planned(0), other)
+
+
+@pytest.mark.parametrize("column", ["digest", "summary", "attributes", "steps"])
+def test_a_changed_record_is_refused(journal: Journal, column: str) -> None:
+    journal.add(planned(0), record())
+    other = pack_record(record(5))
+    changed = {"digest": other.digest, "summary": other.summary, "attributes": "{}", "steps": other.steps}[
+        column
+    ]
+    journal._connection.execute(f"UPDATE episodes SET {column} = ?", (changed,))
+    with pytest.raises(InvalidInputError, match="changed or damaged since"):
+        list(journal.records())
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20])
+def test_a_cut_stream_is_no_record(cut: int) -> None:
+    packed = pack_record(record())
+    with pytest.raises(ValueError, match=r"\w"):
+        unpack_record(packed.digest, packed.summary, packed.attributes, packed.steps[:cut])
+
+
+def test_a_journal_of_another_format_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path / "journal.sqlite", "plan").close()
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as other:
+        other.execute("PRAGMA user_version = 7")
+    with pytest.raises(
+        InvalidInputError, match=r"Expected a journal of format 1 at .*, got 7, which another"
+    ):
+        Journal(tmp_path / "journal.sqlite", "plan")
