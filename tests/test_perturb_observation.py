@@ -166,7 +166,12 @@ def test_a_vector_passes_through_bit_for_bit() -> None:
     for profile, chosen in (("clean", {}), ("strong", nothing)):
         observation, info = PerturbObservation(inner, profile, **chosen).reset(seed=0)
         assert observation.tobytes() == inner.observation.tobytes()
-        assert info["perturbation"] == {"profile": profile, "metadata": {}, "changed": {}}
+        assert info["perturbation"] == {
+            "profile": profile,
+            "severity": 1.0,
+            "metadata": {},
+            "changed": {},
+        }
 
 
 VECTORS = "got none; vector observations pass through unchanged; nothing would be perturbed."

@@ -48,6 +48,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "keep_clean": True,
         "image_keys": ["agentview_image"],
         "depth_keys": [],
+        "severity": {"uniform": [0, {"schedule": [[0, 0.5], [10, 1.0]]}]},
     },
     "ShieldAction": {"shield": SHIELD, "observation_key": "proprio", "terminate_on_refusal": True},
     "StepBudget": {"max_steps": 5},

@@ -15,6 +15,7 @@ from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.frame_keys import FrameKeys, boxes_of, find_frame_keys, split_observation
 from roep_gym.wrappers.operators import Metadata, Modality
 from roep_gym.wrappers.profiles import Profile
+from roep_gym.wrappers.severity import Severity
 from roep_gym.wrappers.stack_order import check_order
 
 __all__ = ["PerturbObservation"]
@@ -35,8 +36,11 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
     depend neither on earlier episodes nor on the environment's generator, which is left alone. Without an episode's
     identity in the reset options, they depend on the last seed and the number of episodes since.
 
-    `info["perturbation"]` has the `profile`, `metadata` by observation key, and `changed` by key for frames that were
-    rendered. A frame that was not rendered stays zero; its metadata comes from the key all the same.
+    `severity` scales the profile, by episode where it is drawn or follows a schedule; 0 is the identity.
+
+    `info["perturbation"]` has the `profile`, its `severity` in this episode, `metadata` by observation key, and
+    `changed` by key for frames that were rendered. A frame that was not rendered stays zero; its metadata comes from
+    the key all the same.
 
     Example:
         >>> import gymnasium as gym
@@ -57,6 +61,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         keep_clean: bool = False,
         image_keys: list[str] | None = None,
         depth_keys: list[str] | None = None,
+        severity: float | dict[str, JSON] = 1.0,
     ) -> None:
         """Work out which arrays are perturbed, and how.
 
@@ -66,6 +71,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             keep_clean: Whether `info["clean_frames"]` holds the clean arrays of rendered frames.
             image_keys: Images to perturb; None: all.
             depth_keys: Depth arrays to perturb; None: all. Two empty lists say that nothing is to be perturbed.
+            severity: Factor on the profile's severities, a number or a mapping as `Severity.from_spec` reads it.
 
         Raises:
             UnknownNameError: An unknown profile, operator, parameter or observation key.
@@ -73,12 +79,18 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
                 nothing to perturb, or the stack below has a `RecordEpisode` or another `PerturbObservation`.
         """
         resolved = Profile.from_spec(profile)
+        factor = _fitting(severity, resolved)
         keys = find_frame_keys(env.observation_space, image_keys, depth_keys)
         check_order(env, PerturbObservation)
         if not (image_keys == [] and depth_keys == []):
             _check_effect(resolved, env.observation_space, keys)
         gym.utils.RecordConstructorArgs.__init__(
-            self, profile=profile, keep_clean=keep_clean, image_keys=image_keys, depth_keys=depth_keys
+            self,
+            profile=profile,
+            keep_clean=keep_clean,
+            image_keys=image_keys,
+            depth_keys=depth_keys,
+            severity=severity,
         )
         gym.Wrapper.__init__(self, env)
         self.observation_space = _with_zero(env.observation_space, keys)
@@ -87,14 +99,20 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             **dict.fromkeys(keys.images, _IMAGE),
             **dict.fromkeys(keys.depths, _DEPTH),
         }
+        self._severity, self._factor, self._acting = factor, 1.0, resolved
         self._tracker = EpisodeTracker()
         self._stream = ("", 0, 0)
         self._step_index = 0
 
     @property
     def profile(self) -> Profile:
-        """The profile that acts."""
+        """The profile that acts, before its severity is scaled."""
         return self._profile
+
+    @property
+    def acting_profile(self) -> Profile:
+        """The profile as it acts in the present episode."""
+        return self._acting
 
     @property
     def frame_keys(self) -> FrameKeys:
@@ -105,6 +123,14 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
     def keeps_clean(self) -> bool:
         """Whether `info["clean_frames"]` is given."""
         return self._keep_clean
+
+    def set_severity(self, severity: float | dict[str, JSON]) -> None:
+        """Replace the severity from the next episode on, for a curriculum that goes by what was learned.
+
+        Raises:
+            InvalidInputError: It is malformed, or takes the profile out of its range.
+        """
+        self._severity = _fitting(severity, self._profile)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode and perturb its first observation.
@@ -120,6 +146,8 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
                 f"{named!r}; build the environment of each condition with its own profile."
             )
         self._stream, self._step_index = identity.key, 0
+        self._factor = self._severity.at(identity.key)
+        self._acting = self._profile.scaled(self._factor)
         observation, info = self.env.reset(seed=seed, options=options)
         return self._perturb(observation, info)
 
@@ -141,7 +169,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             if modality is None:
                 result[key] = deepcopy(clean)
             elif rendered:
-                result[key], metadata[key] = self._profile.perturb(
+                result[key], metadata[key] = self._acting.perturb(
                     clean, modality, self._stream, self._step_index, key
                 )
                 changed[key] = not np.array_equal(result[key], clean)
@@ -149,14 +177,26 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
                     clean_frames[key] = clean.copy()
             else:
                 result[key] = clean.copy()
-                metadata[key] = self._profile.describe(
+                metadata[key] = self._acting.describe(
                     clean.shape, modality, self._stream, self._step_index, key
                 )
-        report: Info = {"profile": self._profile.name, "metadata": metadata, "changed": changed}
+        report: Info = {
+            "profile": self._profile.name,
+            "severity": self._factor,
+            "metadata": metadata,
+            "changed": changed,
+        }
         info = {**info, "perturbation": report}
         if self._keep_clean:
             info["clean_frames"] = clean_frames
         return (result if isinstance(observation, dict) else next(iter(result.values()))), info
+
+
+def _fitting(spec: float | dict[str, JSON], profile: Profile) -> Severity:
+    """Return the severity of a description, after trying the largest factor on the profile."""
+    severity = Severity.from_spec(spec)
+    profile.scaled(severity.largest)
+    return severity
 
 
 def _check_effect(profile: Profile, space: spaces.Space[Any], keys: FrameKeys) -> None:

@@ -146,6 +146,17 @@ class Profile:
         """Whether every severity is zero."""
         return all(setting.severity == 0 for setting in self.settings)
 
+    def scaled(self, factor: float) -> Profile:
+        """Return the profile with every severity multiplied by a factor; 1 gives the profile itself.
+
+        Raises:
+            InvalidInputError: A severity would leave its range.
+        """
+        if factor == 1 or self.is_identity:
+            return self
+        settings = tuple(OperatorSetting(s.operator, s.severity * factor) for s in self.settings)
+        return Profile(f"{self.name} x {factor!r}", settings)
+
     def _acting_on(self, modality: Modality) -> Iterator[tuple[ObservationOperator, float]]:
         for setting in self.settings:
             operator = find_operator(setting.operator)

@@ -72,7 +72,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         gym.utils.RecordConstructorArgs.__init__(self, frames=frames)
         gym.Wrapper.__init__(self, env)
         self._layout, self._frames = layout, frames
-        self._profile = None if perturbation is None else perturbation.profile.to_spec()
+        self._perturbation = perturbation
         self._tracker = EpisodeTracker()
         self._episode: dict[str, JSON] = {}
         self._trace: EpisodeTrace | None = None
@@ -171,9 +171,10 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
 
     def _finish(self, trace: EpisodeTrace, reason: str, attributes: dict[str, JSON]) -> EpisodeRecord:
         fields = getattr(self.unwrapped, "observation_fields", {})
+        perturbation = self._perturbation
         named: dict[str, JSON] = {
             "episode": self._episode,
-            "profile": self._profile,
+            "profile": None if perturbation is None else perturbation.acting_profile.to_spec(),
             "instruction": self._reset_info.get("instruction", ""),
             "proprio": list(fields.get("proprio", [str(i) for i in range(self._layout.proprio_size)])),
         }

@@ -49,6 +49,7 @@ class EnvironmentConfig:
             `module:attribute`.
         observation_keys: What the learner sees: a list of keys, one key for that array itself, or None for all.
         profile: Perturbation profile, a name or a mapping; None: no perturbation.
+        severity: Factor on the profile's severities by episode, a number or a mapping as `Severity.from_spec` reads it.
         shield: File of a stored shield, or `module:attribute`; it stays as it is during training. None: no shield.
         terminate_on_refusal: Whether a safe refusal ends the episode (terminated).
         step_budget: Control steps after which the episode is truncated.
@@ -60,6 +61,7 @@ class EnvironmentConfig:
     wrapper: EnvironmentWrapper | str | None = None
     observation_keys: str | list[str] | None = None
     profile: str | dict[str, JSON] | None = None
+    severity: float | dict[str, JSON] = 1.0
     shield: str | None = None
     terminate_on_refusal: bool = False
     step_budget: int = 280
@@ -94,7 +96,7 @@ def make_env(
         wrapper = _named(config.wrapper) if isinstance(config.wrapper, str) else config.wrapper
         env = wrapper(env)
     if config.profile is not None:
-        env = PerturbObservation(env, profile=config.profile)
+        env = PerturbObservation(env, profile=config.profile, severity=config.severity)
     if config.shield is not None:
         env = ShieldAction(env, shield=config.shield, terminate_on_refusal=config.terminate_on_refusal)
     env = StepBudget(env, max_steps=config.step_budget)
