@@ -171,13 +171,15 @@ class RunExport:
         return [int(position) for position in np.flatnonzero(chosen)]
 
     def _planned(self, position: int) -> PlannedEpisode:
-        at = self._data.isel(episode=position)
-        return PlannedEpisode(
-            int(at["row_index"]),
-            self._conditions[int(at["condition_index"])],
-            int(at["seed_group"]),
-            int(at["episode_index"]),
+        row, condition, group, episode = (
+            self._integer(name, position)
+            for name in ("row_index", "condition_index", "seed_group", "episode_index")
         )
+        return PlannedEpisode(row, self._conditions[condition], group, episode)
+
+    def _integer(self, name: str, position: int) -> int:
+        """Return a variable of the episode Dataset at an episode."""
+        return int(self._data[name].values[position])
 
     def _steps(self) -> Iterator[tuple[int, xr.Dataset]]:
         """Yield the position and the steps of each selected episode, each file read once."""
@@ -241,14 +243,14 @@ class RunExport:
         if not path.exists():
             raise InvalidInputError(
                 f"Expected stored frames of {_label(planned)}, but the run kept none (frames: {self._kept}); export "
-                "without frames, or run the plan with `frames: all`."
+                "without frames (frames none), or run the plan with `frames: all`."
             )
         with np.load(path) as stored:
             if not np.isin(rows, stored["step"]).all():
                 raise InvalidInputError(
                     f"Expected a frame at every step of {_label(planned)}, but the run kept frames only at decisions "
-                    f"(frames: {self._kept}); export at the decision rate or without frames, or run the plan with "
-                    "`frames: all`."
+                    f"(frames: {self._kept}); export at the decision rate (rate decisions) or without frames "
+                    "(frames none), or run the plan with `frames: all`."
                 )
         return {key: _frame_kind(path, f"{self.settings.frames}_{key}") for key in keys}
 
@@ -259,7 +261,7 @@ class RunExport:
         images = [str(key) for key in steps["image"].values]
         if not images:
             raise InvalidInputError(
-                "Expected frames to export, but the environment drew no camera; export without frames."
+                "Expected frames to export, but the environment drew no camera; export without frames (frames none)."
             )
         return images + ([str(key) for key in steps["depth"].values] if self.settings.depth else [])
 
@@ -294,18 +296,20 @@ class RunExport:
 
     def _describe(self, position: int, planned: PlannedEpisode) -> tuple[dict[str, JSON], EpisodeIdentity]:
         """Return what is known of an episode, and its identity."""
-        at, condition = self._data.isel(episode=position), CONDITIONS[planned.condition]
-        row = self._data.isel(row=planned.row)
+        condition = CONDITIONS[planned.condition]
         identity = EpisodeIdentity(
-            run_id=str(row["run_id"].values[self._conditions.index(planned.condition)]),
+            run_id=str(self._data["run_id"].values[planned.row, self._conditions.index(planned.condition)]),
             seed_group=planned.seed_group,
             episode=planned.episode,
-            init_state=int(at["init_state"]),
-            scene_seed=int(at["env_seed"]),
+            init_state=self._integer("init_state", position),
+            scene_seed=self._integer("env_seed", position),
             profile=condition.profile,
         )
         metadata: dict[str, JSON] = {
-            **{name: str(row[name].values) for name in ("model", "suite", "task", "instruction")},
+            **{
+                name: str(self._data[name].values[planned.row])
+                for name in ("model", "suite", "task", "instruction")
+            },
             "condition": planned.condition,
             "profile": condition.profile,
             "shielded": condition.shielded,
@@ -314,9 +318,9 @@ class RunExport:
             "episode": planned.episode,
             "init_state": identity.init_state,
             "env_seed": identity.scene_seed,
-            "success": bool(at["success"] == 1),
-            "reason": REASONS[int(at["reason"])],
-            **{name: int(at[name]) for name in _COUNTS},
+            "success": self._integer("success", position) == 1,
+            "reason": REASONS[self._integer("reason", position)],
+            **{name: self._integer(name, position) for name in _COUNTS},
         }
         return metadata, identity
 
