@@ -566,7 +566,7 @@ def test_lerobots_own_loader_reads_it(looked: Path, whole: Path, tmp_path: Path,
     np.testing.assert_array_equal(np.array(seen["action"], np.float32), np.stack(rows["action"]))
     images = pictures(rows["observation.images.agentview"])
     assert seen["image_sums"] == images.sum(axis=(1, 2)).tolist()
-    assert seen["task"] == "carry the red disc to the green square"
+    assert seen["task"] == episode_lines(folder)["roep/instruction"].iloc[-1]
     assert seen["policy_features"] == {
         "observation.state": [9], "observation.images.agentview": [3, 32, 32], "action": [7 if rate == "steps" else 28],
     }  # fmt: skip
