@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +36,7 @@ from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, RunExport
 from roep_gym.evaluate.export.settings import ExportSettings
 from roep_gym.evaluate.plan import ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.storage import load_dataset, save_dataset
 from roep_gym.evaluate.work import WorkItem, WorkResult
 from roep_gym.evaluate.worker import EpisodeWorker
 
@@ -229,6 +230,7 @@ def test_minari_keeps_what_is_known_of_every_episode(whole: Path, tmp_path: Path
             "suite": "tabletop",
             "task": "carry",
             "instruction": "carry the red disc to the green square",
+            "action_mode": "relative",
             "condition": outcome.attrs["condition"],
             "profile": "clean" if outcome.attrs["condition"] in ("baseline", "bootstrap_clean") else "medium",
             "shielded": shielded,
@@ -347,6 +349,19 @@ def test_frames_of_decisions_are_no_frames_of_every_step(looked: Path) -> None:
         RunExport(looked, ExportSettings())
 
 
+def test_depth_that_was_not_drawn_is_refused(tmp_path: Path) -> None:
+    shape = {"environment": {"depth": False}, "conditions": ["baseline"], "seed_groups": 1, "step_budget": 3}
+    folder = run(tmp_path / "run", frames="all", **shape)
+    with pytest.raises(InvalidInputError, match="the environment drew none; leave depth out"):
+        RunExport(folder, ExportSettings(depth=True))
+    with pytest.raises(InvalidInputError, match="got frames 'none'; leave depth out"):
+        ExportSettings(depth=True, frames="none")
+    (path,) = folder.glob("frames/0000-baseline-0-1.npz")
+    path.write_bytes(path.read_bytes()[:-400])
+    with pytest.raises(InvalidInputError, match="reading them failed"):
+        RunExport(folder, ExportSettings())
+
+
 def test_episodes_that_differ_in_what_they_hold_are_refused(tmp_path: Path) -> None:
     models = [
         {"name": "sees", "policy": SCRIPTED},
@@ -367,6 +382,18 @@ def test_episodes_that_differ_in_what_they_hold_are_refused(tmp_path: Path) -> N
     assert len(RunExport(folder, ExportSettings(models=("sees",)))) == 2
 
 
+def test_actions_of_two_modes_are_refused(without_frames: Path, tmp_path: Path) -> None:
+    """Tabletop has one mode, so the records are told that the second model's was another."""
+    shutil.copytree(without_frames, tmp_path / "run")
+    data = load_dataset(without_frames / "episodes.nc")
+    data["action_mode"].values[data["model"].values == "blind"] = "absolute"
+    save_dataset(data, tmp_path / "run" / "episodes.nc")
+    with pytest.raises(InvalidInputError, match="differ from those before; select one model"):
+        RunExport(tmp_path / "run", ExportSettings(frames="none"))
+    dataset = to_minari(tmp_path / "run", tmp_path / "datasets", frames="none", models=("blind",))
+    assert np.isinf(dataset.action_space.high).all()
+
+
 def test_imported_outcomes_are_refused(whole: Path, tmp_path: Path) -> None:
     tables = [str(whole / name) for name in ("episodes.csv", "rows.csv", "manifest.csv")]
     assert main(["import", *tables, "--out", str(tmp_path / "imported")]) == 0
@@ -375,8 +402,6 @@ def test_imported_outcomes_are_refused(whole: Path, tmp_path: Path) -> None:
 
 
 def test_missing_steps_are_refused(whole: Path, tmp_path: Path) -> None:
-    import shutil
-
     shutil.copytree(whole, tmp_path / "run")
     (tmp_path / "run" / "steps" / "0000-perturb.nc").unlink()
     with pytest.raises(InvalidInputError, match=r"0000-perturb\.nc"):
@@ -467,8 +492,8 @@ def test_lerobot_describes_its_files_as_the_format_says(without_frames: Path, tm
     folder = to_lerobot(without_frames, tmp_path / "data", frames="none")
     info = json.loads((folder / "meta/info.json").read_text())
     rows, lines = table(folder), episode_lines(folder)
-    assert {name: info[name] for name in ("codebase_version", "fps", "video_path", "chunks_size", "splits")} == {
-        "codebase_version": "v3.0", "fps": 20, "video_path": None, "chunks_size": 1000, "splits": {"train": "0:32"},
+    assert {name: info[name] for name in ("codebase_version", "robot_type", "fps", "video_path", "splits")} == {
+        "codebase_version": "v3.0", "robot_type": None, "fps": 20, "video_path": None, "splits": {"train": "0:32"},
     }  # fmt: skip
     assert (info["total_episodes"], info["total_frames"], info["total_tasks"]) == (32, len(rows), 2)
     assert list(info["features"]) == list(rows.columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import gymnasium as gym
@@ -73,6 +74,7 @@ def test_rollouts_of_libero_become_datasets(tmp_path: Path) -> None:
 
     given = RunExport(tmp_path / "run", ExportSettings(rate="decisions"))
     folder = write_lerobot(given, tmp_path / "lerobot").folder
+    assert json.loads((folder / "meta/info.json").read_text())["robot_type"] == "panda"
     rows = pq.read_table(folder / "data/chunk-000/file-000.parquet").to_pylist()
     assert rows[-1]["next.success"]
     assert sum(row["step_count"] for row in rows) == known["steps"]

@@ -87,6 +87,7 @@ class _Writer:
         self._folder, self._features = folder, features
         self._schema = _schema(features)
         self._tasks: dict[str, int] = {}
+        self._suites: set[str] = set()
         self._vectors: dict[str, list[Array]] = {}
         self._counts: dict[str, Array] = {}
         self._file: Any = None
@@ -106,6 +107,7 @@ class _Writer:
 
         rows, instruction = len(episode), str(episode.metadata["instruction"])
         task = self._tasks.setdefault(instruction, len(self._tasks))
+        self._suites.add(str(episode.metadata["suite"]))
         numbers = {
             **columns,
             "frame_index": np.arange(rows),
@@ -173,7 +175,7 @@ class _Writer:
             meta / "info.json",
             {
                 "codebase_version": _FORMAT,
-                "robot_type": "panda",
+                "robot_type": None if "tabletop" in self._suites else "panda",
                 "total_episodes": len(self.lines),
                 "total_frames": self.rows,
                 "total_tasks": len(self._tasks),

@@ -135,4 +135,7 @@ def _observation_space(layout: ExportLayout) -> spaces.Dict:
 
 def _action_space(layout: ExportLayout) -> spaces.Box:
     size = (len(layout.action),)
-    return spaces.Box(-1.0, 1.0, size if layout.chunk is None else (layout.chunk, *size), np.float32)
+    bound = (
+        1.0 if layout.action_mode == "relative" else np.inf
+    )  # of absolute actions the records hold no bounds
+    return spaces.Box(-bound, bound, size if layout.chunk is None else (layout.chunk, *size), np.float32)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,8 @@ CONTROL_RATE = 20.0
 
 _TERMINAL = ("success", "unsafe_attempt", "safe_refusal")
 _ACTION_ENTRIES = ("x", "y", "z", "rotation_x", "rotation_y", "rotation_z", "gripper")
-_COUNTS = ("steps", "intervention_steps", "unsafe_attempts", "clipped_actions", "scene_hash", "fingerprint")
+_TEXTS = ("model", "suite", "task", "instruction", "action_mode")
+_INTEGERS = ("steps", "intervention_steps", "unsafe_attempts", "clipped_actions", "scene_hash", "fingerprint")
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,14 @@ class ExportLayout:
     Attributes:
         proprio: Names of the entries of the low-dimensional observation.
         action: Names of the entries of an action.
+        action_mode: "relative" or "absolute".
         frames: Shape and dtype of each kind of frame, by observation key.
         chunk: Most actions of a row; None where a row is a control step.
     """
 
     proprio: tuple[str, ...]
     action: tuple[str, ...]
+    action_mode: str
     frames: Mapping[str, tuple[tuple[int, ...], np.dtype[np.generic]]]
     chunk: int | None
 
@@ -213,17 +216,16 @@ class RunExport:
             frames = self._frame_kinds(planned, steps, rows)
             proprio = tuple(str(name) for name in steps["proprio_entry"].values)
             action = _action_names(steps.sizes["action_entry"])
-            layouts.setdefault(
-                (proprio, action, tuple(frames.items())), ExportLayout(proprio, action, frames, None)
-            )
+            mode = str(self._data["action_mode"].values[planned.row])
+            layout = ExportLayout(proprio, action, mode, frames, None)
+            layouts.setdefault((proprio, action, mode, tuple(frames.items())), layout)
             if len(layouts) > 1:
                 raise InvalidInputError(
                     "Expected episodes with equal observations and actions, but those of "
                     f"{_label(planned)} differ from those before; select one model or suite, or no frames."
                 )
-        (layout,) = layouts.values()
-        chunk = int(longest) if self.settings.rate == "decisions" else None
-        return ExportLayout(layout.proprio, layout.action, layout.frames, chunk)
+        (shared,) = layouts.values()
+        return replace(shared, chunk=int(longest)) if self.settings.rate == "decisions" else shared
 
     def _rows(self, steps: xr.Dataset) -> IntArray:
         """Return the control steps that become rows."""
@@ -245,14 +247,22 @@ class RunExport:
                 f"Expected stored frames of {_label(planned)}, but the run kept none (frames: {self._kept}); export "
                 "without frames (frames none), or run the plan with `frames: all`."
             )
-        with np.load(path) as stored:
-            if not np.isin(rows, stored["step"]).all():
-                raise InvalidInputError(
-                    f"Expected a frame at every step of {_label(planned)}, but the run kept frames only at decisions "
-                    f"(frames: {self._kept}); export at the decision rate (rate decisions) or without frames "
-                    "(frames none), or run the plan with `frames: all`."
-                )
-        return {key: _frame_kind(path, f"{self.settings.frames}_{key}") for key in keys}
+        try:
+            with np.load(path) as stored:
+                held = stored["step"]
+            kinds = {key: _frame_kind(path, f"{self.settings.frames}_{key}") for key in keys}
+        except (ValueError, KeyError, zipfile.BadZipFile) as error:
+            raise InvalidInputError(
+                f"Expected the frames of {_label(planned)} at {path}, but reading them failed: {error}; restore the "
+                "file, or export without frames (frames none)."
+            ) from error
+        if not np.isin(rows, held).all():
+            raise InvalidInputError(
+                f"Expected a frame at every step of {_label(planned)}, but the run kept frames only at decisions "
+                f"(frames: {self._kept}); export at the decision rate (rate decisions) or without frames "
+                "(frames none), or run the plan with `frames: all`."
+            )
+        return kinds
 
     def _keys(self, steps: xr.Dataset) -> list[str]:
         """Return the observation keys of the exported frames."""
@@ -263,7 +273,12 @@ class RunExport:
             raise InvalidInputError(
                 "Expected frames to export, but the environment drew no camera; export without frames (frames none)."
             )
-        return images + ([str(key) for key in steps["depth"].values] if self.settings.depth else [])
+        depths = [str(key) for key in steps["depth"].values] if self.settings.depth else []
+        if self.settings.depth and not depths:
+            raise InvalidInputError(
+                "Expected depth to export, but the environment drew none; leave depth out, or run the plan with depth."
+            )
+        return images + depths
 
     def _read(self, position: int, steps: xr.Dataset) -> ExportEpisode:
         planned, rows = self._planned(position), self._rows(steps)
@@ -306,10 +321,7 @@ class RunExport:
             profile=condition.profile,
         )
         metadata: dict[str, JSON] = {
-            **{
-                name: str(self._data[name].values[planned.row])
-                for name in ("model", "suite", "task", "instruction")
-            },
+            **{name: str(self._data[name].values[planned.row]) for name in _TEXTS},
             "condition": planned.condition,
             "profile": condition.profile,
             "shielded": condition.shielded,
@@ -320,7 +332,7 @@ class RunExport:
             "env_seed": identity.scene_seed,
             "success": self._integer("success", position) == 1,
             "reason": REASONS[self._integer("reason", position)],
-            **{name: self._integer(name, position) for name in _COUNTS},
+            **{name: self._integer(name, position) for name in _INTEGERS},
         }
         return metadata, identity
 

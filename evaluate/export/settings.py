@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from roep_gym.error import unknown_name
+from roep_gym.error import InvalidInputError, unknown_name
 
 __all__ = ["ActionChoice", "ExportSettings", "FrameSource", "Rate"]
 
@@ -46,3 +46,5 @@ class ExportSettings:
         ):
             if value not in known:
                 raise unknown_name(kind, value, known)
+        if self.depth and self.frames == "none":
+            raise InvalidInputError("Expected frames along with depth, got frames 'none'; leave depth out.")
