@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
 from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.child_process import JOIN_SECONDS, how_it_ended, threads_of_children
+from roep_gym.evaluate.inference_server import InferenceProcess, InferenceSettings
 from roep_gym.evaluate.plan import ResolvedPlan
+from roep_gym.evaluate.shared_policy import PROCESS_GONE, SharedPolicy
 from roep_gym.evaluate.work import WorkItem, WorkResult
 
 __all__ = ["LocalExecutor"]
-
-_JOIN_SECONDS = 5.0
-_THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class LocalExecutor:
@@ -29,20 +27,35 @@ class LocalExecutor:
         plan: The plan whose episodes will be submitted.
         workers: Number of processes, at least 1.
         stall_timeout: Seconds without a control step after which a worker counts as hung and is killed.
+        inference: How one inference process asks the policies for all workers; None: each worker has its own policies.
     """
 
-    def __init__(self, plan: ResolvedPlan, workers: int, *, stall_timeout: float = 180.0) -> None:
+    def __init__(
+        self,
+        plan: ResolvedPlan,
+        workers: int,
+        *,
+        stall_timeout: float = 180.0,
+        inference: InferenceSettings | None = None,
+    ) -> None:
         if workers < 1:
             raise InvalidInputError(f"Expected at least 1 worker, got {workers}.")
         if not stall_timeout > 0:
             raise InvalidInputError(f"Expected a stall timeout above 0 s, got {stall_timeout}.")
         self._plan, self._stall_timeout = plan, stall_timeout
         self._workers: list[_Process | None] = [None] * workers
+        self._inference_settings = inference
+        self._inference: InferenceProcess | None = None
 
     @property
     def process_ids(self) -> list[int]:
         """Process ids of the living workers."""
         return [w.process.pid for w in self._workers if w is not None and w.process.pid is not None]
+
+    @property
+    def inference_process_id(self) -> int | None:
+        """Process id of the inference process; None without one."""
+        return None if self._inference is None else self._inference.process.pid
 
     def capacity(self) -> int:
         """Return the number of idle workers."""
@@ -50,10 +63,14 @@ class LocalExecutor:
 
     def submit(self, item: WorkItem) -> None:
         """Give the item to an idle worker, which is started if need be."""
+        if self._inference_settings is not None and self._inference is None:
+            self._inference = InferenceProcess(self._plan, self._inference_settings, self._stall_timeout)
         for index, worker in enumerate(self._workers):
             if worker is None or worker.item is None:
                 if worker is None or not worker.process.is_alive():
-                    self._workers[index] = worker = _Process(self._plan)
+                    self._workers[index] = worker = _Process(
+                        self._plan, None if self._inference is None else self._inference.address
+                    )
                 worker.start(item)
                 return
         raise RuntimeError("Expected an idle worker; ask capacity() before submit().")
@@ -64,14 +81,19 @@ class LocalExecutor:
         if not busy:
             return []
         results = []
-        ready = wait(list(busy), timeout)
+        inference = [] if self._inference is None else [self._inference.sentinel]
+        ready = wait([*busy, *inference], timeout)
+        if self._inference is not None:
+            self._inference.replace_if_lost()
         for connection in ready:
+            if connection in inference:
+                continue
             index = busy[connection]  # type: ignore[index]
             worker = self._workers[index]
             assert worker is not None
             assert worker.item is not None
             try:
-                results.append(worker.connection.recv())
+                results.append(self._explained(worker.connection.recv()))
                 worker.item = None
             except (EOFError, OSError):
                 results.append(self._lost(index, worker))
@@ -91,18 +113,23 @@ class LocalExecutor:
         return results
 
     def close(self) -> None:
-        """Kill all workers; what they are running is not recorded."""
+        """Kill all processes; what they are running is not recorded."""
         for index, worker in enumerate(self._workers):
             if worker is not None:
                 worker.process.kill()
                 self._forget(index, worker)
+        if self._inference is not None:
+            self._inference.close()
+
+    def _explained(self, result: WorkResult) -> WorkResult:
+        """Say how the inference process ended, which a worker that lost it cannot know."""
+        if self._inference is None or result.cause != PROCESS_GONE:
+            return result
+        cause = f"Expected the inference process to answer, but it {self._inference.ended}."
+        return replace(result, cause=cause)
 
     def _lost(self, index: int, worker: _Process) -> WorkResult:
-        worker.process.join(_JOIN_SECONDS)
-        code = worker.process.exitcode
-        how = (
-            f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
-        )
+        how = how_it_ended(worker.process)
         cause = f"Expected the worker process to finish the episode, but it died ({how})."
         assert worker.item is not None
         result = WorkResult(worker.item, None, cause)
@@ -111,21 +138,21 @@ class LocalExecutor:
 
     def _forget(self, index: int, worker: _Process) -> None:
         worker.connection.close()
-        worker.process.join(_JOIN_SECONDS)
+        worker.process.join(JOIN_SECONDS)
         self._workers[index] = None
 
 
 class _Process:
     """One worker process, the pipe to it, and the item it is running."""
 
-    def __init__(self, plan: ResolvedPlan) -> None:
+    def __init__(self, plan: ResolvedPlan, inference: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, remote = context.Pipe()
         self._beat = context.Value("d", time.monotonic(), lock=False)
         self.process: BaseProcess = context.Process(
-            target=_serve, args=(remote, plan, self._beat), daemon=True
+            target=_serve, args=(remote, plan, self._beat, inference), daemon=True
         )
-        with _single_threaded():
+        with threads_of_children(1):
             self.process.start()
         remote.close()
         self.item: WorkItem | None = None
@@ -143,22 +170,7 @@ class _Process:
             return  # the process died while idle; `wait` finds its end of the pipe closed
 
 
-@contextmanager
-def _single_threaded() -> Iterator[None]:
-    """Let processes that start here use one thread: workers share the cores, and bits must not depend on those."""
-    before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-def _serve(connection: Connection, plan: ResolvedPlan, beat: Any) -> None:
+def _serve(connection: Connection, plan: ResolvedPlan, beat: Any, inference: str | None) -> None:
     """Run items until the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     from roep_gym.evaluate.worker import EpisodeWorker
@@ -166,7 +178,10 @@ def _serve(connection: Connection, plan: ResolvedPlan, beat: Any) -> None:
     def heartbeat() -> None:
         beat.value = time.monotonic()
 
-    worker = EpisodeWorker(plan, heartbeat)
+    if inference is None:
+        worker = EpisodeWorker(plan, heartbeat)
+    else:
+        worker = EpisodeWorker(plan, heartbeat, lambda model: SharedPolicy(inference, model.name, heartbeat))
     while True:
         try:
             item = connection.recv()

@@ -15,7 +15,7 @@ from roep_gym import contracts, fingerprint
 from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
 from roep_gym.evaluate.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.packed_record import pack_record
-from roep_gym.evaluate.plan import ResolvedPlan, Row
+from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.rollout import chunk_settings, run_episode
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.work import WorkItem, WorkResult
@@ -24,6 +24,10 @@ from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord
 
 __all__ = ["EpisodeWorker"]
+
+
+def _build_policy(model: ModelSpec) -> Policy:
+    return make_policy(model.policy, **model.arguments)
 
 
 class EpisodeWorker:
@@ -35,11 +39,17 @@ class EpisodeWorker:
     Args:
         plan: The plan.
         heartbeat: Called at every step, so that an observer can tell a hang from work.
+        find_policy: Gives the policy of a model.
     """
 
-    def __init__(self, plan: ResolvedPlan, heartbeat: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        plan: ResolvedPlan,
+        heartbeat: Callable[[], None] = lambda: None,
+        find_policy: Callable[[ModelSpec], Policy] = _build_policy,
+    ) -> None:
         self._plan = plan
-        self._heartbeat = heartbeat
+        self._heartbeat, self._find_policy = heartbeat, find_policy
         self._policies: dict[str, Policy] = {}
         self._arguments: dict[str, Any] | None = None
         self._env: gym.Env[Any, Any] | None = None
@@ -105,7 +115,7 @@ class EpisodeWorker:
     def _policy(self, row: Row) -> Policy:
         name = row.model.name
         if name not in self._policies:
-            self._policies[name] = make_policy(row.model.policy, **row.model.arguments)
+            self._policies[name] = self._find_policy(row.model)
         return self._policies[name]
 
     def _environment(self, row: Row, policy: Policy) -> gym.Env[Any, Any]:

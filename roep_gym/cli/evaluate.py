@@ -16,12 +16,15 @@ from rich.console import Console
 from rich.table import Table
 
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.evaluate.inference_server import InferenceSettings
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.policies.batching import BatchLimits
 
 __all__ = ["EvaluateArguments", "run"]
 
 _PIPE_WIDTH = 160
+_INFERENCE = ("per-worker", "shared")
 _BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
 
 
@@ -62,6 +65,14 @@ class EvaluateArguments:
     """Worker processes; default: one a core."""
     stall_timeout: float = 180.0
     """Seconds without a control step after which a worker counts as hung and is replaced."""
+    inference: str = "per-worker"
+    """Where the policies run: per-worker, or shared, which is one process that asks them for all workers at once."""
+    max_batch: int | None = None
+    """Decisions that the shared process asks in one call at most; default: 16."""
+    max_wait: float | None = None
+    """Seconds that a decision waits for those of other workers in the shared process; default: 0.01."""
+    inference_threads: int | None = None
+    """Threads of torch and BLAS in the shared process; default: 1."""
     quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Only the plain success rate: the condition baseline."""
     report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
@@ -87,6 +98,7 @@ def run(argv: Sequence[str]) -> int:
         )
     if arguments.workers < 0:
         raise InvalidInputError(f"Expected at least 1 worker, got {arguments.workers}.")
+    inference = _inference(arguments)
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     console = Console(highlight=False)
@@ -102,7 +114,7 @@ def run(argv: Sequence[str]) -> int:
         RunDirectory(out).check_plan(plan)
         check_runnable(plan)
         return 0
-    status = _run(console, plan, out, workers, arguments.stall_timeout)
+    status = _run(console, plan, out, workers, arguments.stall_timeout, inference)
     if arguments.report:
         from roep_gym.cli import report
 
@@ -114,7 +126,14 @@ def run(argv: Sequence[str]) -> int:
     return status
 
 
-def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_timeout: float) -> int:
+def _run(
+    console: Console,
+    plan: ResolvedPlan,
+    out: Path,
+    workers: int,
+    stall_timeout: float,
+    inference: InferenceSettings | None,
+) -> int:
     from roep_gym.envs.rendering import check_rendering
     from roep_gym.evaluate.driver import evaluate
     from roep_gym.evaluate.local_executor import LocalExecutor
@@ -133,7 +152,10 @@ def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_ti
     with ProgressObserver(plan, console) as observer:
         try:
             summary = evaluate(
-                plan, out, lambda p: LocalExecutor(p, workers, stall_timeout=stall_timeout), observer
+                plan,
+                out,
+                lambda p: LocalExecutor(p, workers, stall_timeout=stall_timeout, inference=inference),
+                observer,
             )
         except KeyboardInterrupt:
             console.print(f"Interrupted. What is recorded lies in {out}; the same command continues.")
@@ -150,6 +172,23 @@ def _run(console: Console, plan: ResolvedPlan, out: Path, workers: int, stall_ti
     if judged:
         console.print(f"Judge again, with other thresholds if you like: roep-gym gate {out}", soft_wrap=True)
     return 1 if summary.incomplete else 0
+
+
+def _inference(arguments: EvaluateArguments) -> InferenceSettings | None:
+    """Return how the shared inference process works; None: each worker has its own policies."""
+    if arguments.inference not in _INFERENCE:
+        raise unknown_name("choice of inference", arguments.inference, _INFERENCE)
+    limits = {
+        name: value for name in ("max_batch", "max_wait") if (value := getattr(arguments, name)) is not None
+    }
+    threads = {} if arguments.inference_threads is None else {"threads": arguments.inference_threads}
+    if arguments.inference == "shared":
+        return InferenceSettings(BatchLimits(**limits), **threads)
+    for name in (*limits, *(f"inference_{name}" for name in threads)):
+        raise InvalidInputError(
+            f"Expected --{name.replace('_', '-')} only with --inference shared, got it without."
+        )
+    return None
 
 
 def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
