@@ -205,8 +205,10 @@ class PolicyBatcher:
                         return None
                     self._changed.wait()
                     continue
-                left = self._questions[0].asked + self._limits.max_wait - time.monotonic()
-                enough = min(self._limits.max_batch, len(self._open))
+                first = self._questions[0]
+                left = first.asked + self._limits.max_wait - time.monotonic()
+                alone = first.given.episode in self._alone
+                enough = 1 if alone else min(self._limits.max_batch, len(self._open))
                 if self._closed or left <= 0.0 or len(self._questions) >= enough:
                     return self._take_batch()
                 self._changed.wait(left)
