@@ -1,0 +1,141 @@
+"""Demonstrations of a policy, to imitate or to learn from beside one's own experience.
+
+`collect_demonstrations` plays any policy of `roep_gym.policies` in a training environment. `DemonstrationReplayBuffer`
+takes half of each batch from demonstrations, for the off-policy algorithms of Stable-Baselines3 (Ball et al. 2023,
+"Efficient online reinforcement learning with offline data", section 4.1).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.buffers import DictReplayBuffer
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+
+from roep_gym import seeding
+from roep_gym.error import InvalidInputError
+from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
+from roep_gym.typing import Array, FloatArray
+
+__all__ = ["DemonstrationReplayBuffer", "Demonstrations", "collect_demonstrations"]
+
+
+class Demonstrations(NamedTuple):
+    """Transitions of whole episodes, one after the other.
+
+    Attributes:
+        observations: (n, ...) by key, what the action was chosen on.
+        next_observations: (n, ...) by key.
+        actions: (n, action dimension) float32.
+        rewards: (n,) float32.
+        dones: (n,) bool, the last step of an episode.
+        truncated: (n,) bool, the last step of an episode that ran out of steps.
+        successes: (episodes,) bool.
+    """
+
+    observations: dict[str, Array]
+    next_observations: dict[str, Array]
+    actions: FloatArray
+    rewards: FloatArray
+    dones: Array
+    truncated: Array
+    successes: Array
+
+
+def collect_demonstrations(env: gym.Env[Any, Any], policy: Policy, episodes: int) -> Demonstrations:
+    """Play a policy and return all of its steps, those of failed episodes included.
+
+    Args:
+        env: An environment as `make_env` returns it, whose observations hold what the policy reads.
+        policy: The policy; the steps of a chunk are all executed.
+        episodes: Number of episodes, >= 1.
+
+    Raises:
+        InvalidInputError: The number is below 1, or the observation is no Dict.
+    """
+    if episodes < 1:
+        raise InvalidInputError(f"Expected at least one episode of demonstrations, got {episodes!r}.")
+    if not isinstance(env.observation_space, spaces.Dict):
+        raise InvalidInputError(
+            f"Expected a Dict observation for the demonstrations, got {env.observation_space}."
+        )
+    base: Any = env.unwrapped
+    steps: list[tuple[Any, Any, Any, float, bool, bool]] = []
+    successes = []
+    for number in range(episodes):
+        observation, info = env.reset()
+        seed = seeding.seed("demonstration", number)
+        policy.begin(
+            PolicyEpisode("one", base.suite, base.task, base.instruction, seed, base.observation_fields)
+        )
+        step, done = 0, False
+        while not done:
+            chunk = policy.act([PolicyInput("one", step, base.instruction, observation)])[0]
+            for action in chunk:
+                following, reward, terminated, truncated, info = env.step(action)
+                done = terminated or truncated
+                steps.append(
+                    (observation, following, action, float(reward), done, truncated and not terminated)
+                )
+                observation, step = following, step + 1
+                if done:
+                    break
+        policy.end("one")
+        successes.append(bool(info["is_success"]))
+    before, after, actions, rewards, dones, truncated_steps = zip(*steps, strict=True)
+    return Demonstrations(
+        {key: np.stack([each[key] for each in before]) for key in env.observation_space},
+        {key: np.stack([each[key] for each in after]) for key in env.observation_space},
+        np.asarray(actions, dtype=np.float32),
+        np.asarray(rewards, dtype=np.float32),
+        np.asarray(dones),
+        np.asarray(truncated_steps),
+        np.asarray(successes),
+    )
+
+
+class DemonstrationReplayBuffer(DictReplayBuffer):
+    """A replay buffer that takes half of each batch from demonstrations, once it has been given some.
+
+    Pass the class as `replay_buffer_class` and call `model.replay_buffer.set_demonstrations(...)` before learning.
+    """
+
+    _demonstrations: DictReplayBuffer | None = None
+
+    def set_demonstrations(self, demonstrations: Demonstrations) -> None:
+        """Take demonstrations in place of earlier ones."""
+        count = len(demonstrations.actions)
+        buffer = DictReplayBuffer(count, self.observation_space, self.action_space, self.device)
+        for index in range(count):
+            buffer.add(
+                {key: array[index] for key, array in demonstrations.observations.items()},
+                {key: array[index] for key, array in demonstrations.next_observations.items()},
+                demonstrations.actions[index],
+                demonstrations.rewards[index],
+                demonstrations.dones[index],
+                [{"TimeLimit.truncated": bool(demonstrations.truncated[index])}],
+            )
+        self._demonstrations = buffer
+
+    def sample(self, batch_size: int, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+        """Return a batch whose second half are demonstrations."""
+        if self._demonstrations is None:
+            return super().sample(batch_size, env)
+        own = super().sample(batch_size - batch_size // 2, env)
+        shown = self._demonstrations.sample(batch_size // 2, env)
+        return DictReplayBufferSamples(
+            _join(own.observations, shown.observations),
+            torch.cat([own.actions, shown.actions]),
+            _join(own.next_observations, shown.next_observations),
+            torch.cat([own.dones, shown.dones]),
+            torch.cat([own.rewards, shown.rewards]),
+        )
+
+
+def _join(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {key: torch.cat([part, second[key]]) for key, part in first.items()}
