@@ -13,7 +13,7 @@ from roep_gym.evaluate.run_directory import RunDirectory
 __all__ = ["estimate"]
 
 # Seconds on two cores of a 2026 server with software rendering (measured with benchmarks/episode_costs.py).
-_RESET, _STEP, _FRAME = 0.7, 0.005, 0.065
+_RESET, _STEP, _FRAME = 0.2, 0.005, 0.065
 
 
 def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:

@@ -1,9 +1,9 @@
-"""One LIBERO scene in MuJoCo: built as LIBERO builds it, reset without history, rendered on demand.
+"""One LIBERO scene in MuJoCo: built once as LIBERO builds it, reset without history, rendered on demand.
 
-`LiberoSimulation` owns a robosuite problem class of LIBERO and does what LIBERO's `ControlEnv` does, with four
-differences: the global random stream is seeded and given back around every reset, nothing of an earlier episode
-survives a reset, the GL context is made current before it is used, and camera frames are drawn only when
-somebody looks at them. It knows neither Gymnasium nor tasks.
+`LiberoSimulation` owns a robosuite problem class of LIBERO and does what LIBERO's `ControlEnv` does, with five
+differences: the global random stream is seeded and given back around every reset, a reset restores the scene instead
+of building it again, nothing of an earlier episode survives it, the GL context is made current before it is used,
+and camera frames are drawn only when somebody looks at them. It knows neither Gymnasium nor tasks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class LiberoSimulation:
         self._frames: dict[str, Array] = {}
         self._context: Any = None
         self._fast_step: FastStep | None = None
-        self._stock_step = False  # for the proof that both ways of stepping agree
+        self._stock_step = self._stock_reset = False  # for the proofs that both ways agree
         domain_class, settings = _load_domain(bddl_file)
         with seeding.preserved_numpy_state():
             try:
@@ -81,9 +81,7 @@ class LiberoSimulation:
                     f"Expected LIBERO to build the scene of {bddl_file.name}, got {type(error).__name__}: {error}. "
                     "Run `roep-gym doctor`, which checks rendering and assets."
                 ) from error
-        # Each `_load_model` of LIBERO appends its initializers once more, so that the k-th reset would draw
-        # k times as often. A fresh environment that is seeded and reset draws with two sets; so does every reset here.
-        self._initializers = len(self._domain.object_property_initializers)
+        self._initializers = list(self._domain.object_property_initializers)
         self._warnings = np.zeros(len(_DIVERGENCE_WARNINGS), dtype=np.int64)
         if not _open_simulations:
             atexit.register(_close_all)  # after robosuite's own hook, hence before it at exit
@@ -105,7 +103,7 @@ class LiberoSimulation:
         return self._domain.sim.data
 
     def reset(self, scene_seed: int, init_state: FloatArray | None) -> None:
-        """Build the scene anew, place it by the seed, and set a stored initial state.
+        """Return to the scene as it was built, place it by the seed, and set a stored initial state.
 
         The order is that of the published evaluations: seed, reset, set the state. The state's trajectory then
         depends on (scene seed, initial state, actions) alone.
@@ -121,11 +119,16 @@ class LiberoSimulation:
         from robosuite.utils.errors import RandomizationError
 
         domain = self._domain
-        self._fast_step = None  # it holds the model that the reset replaces
+        self._fast_step = None  # it holds the controller that the reset replaces
+        domain.hard_reset = self._stock_reset
         with seeding.preserved_numpy_state():
             np.random.seed(scene_seed)  # noqa: NPY002
-            del domain.object_property_initializers[self._initializers :]
-            for _ in range(_PLACEMENT_ATTEMPTS):
+            for attempt in range(_PLACEMENT_ATTEMPTS):
+                # LIBERO appends its initializers whenever it loads the model: once when it is built, and at every
+                # attempt to reset. A fresh environment that is seeded and reset draws with two sets; so do we.
+                loaded = 1 + attempt + (not self._stock_reset)
+                domain.object_property_initializers = self._initializers * loaded
+                domain.built_scene.restore()
                 try:
                     domain.reset()
                     break
@@ -321,6 +324,7 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     """Return the problem class with cameras that draw when wanted, and with GL contexts kept apart."""
     from robosuite.utils.observables import sensor
 
+    from roep_gym.envs.built_scene import BuiltScene
     from roep_gym.envs.render_context import RenderContext
 
     def create_camera_sensors(self: Any, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
@@ -340,20 +344,27 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
                 observable.set_enabled(False)
         return observables
 
+    def initialize_sim(self: Any, xml_string: str | None = None) -> None:
+        domain_class._initialize_sim(self, xml_string)
+        self.built_scene = BuiltScene(self)
+
     def reset_internal(self: Any) -> None:
+        if not self.hard_reset:
+            self.sim.forward()  # as after compiling
         if self.has_offscreen_renderer and simulation._context is None:
             simulation._context = RenderContext(self.sim, self.render_gpu_device_id)
         else:
             # Building a render context runs `forward`, which moves the solver's warm start: where none is built, the
             # same bits need the same call.
             self.sim.forward()
-            if simulation._context is not None:
+            if simulation._context is not None and simulation._context.sim is not self.sim:
                 simulation._context.move_to(self.sim)
         domain_class._reset_internal(self)
 
     def destroy_sim(self: Any) -> None:
         if self.sim is not None:
             self.sim._render_context_offscreen = None  # kept by the simulation
+            self.built_scene = None  # holds the model
         domain_class._destroy_sim(self)
 
     from robosuite.environments.base import REGISTERED_ENVS
@@ -362,6 +373,7 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     members = {
         "_create_camera_sensors": create_camera_sensors,
         "_setup_observables": setup_observables,
+        "_initialize_sim": initialize_sim,
         "_reset_internal": reset_internal,
         "_destroy_sim": destroy_sim,
     }
