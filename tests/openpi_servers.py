@@ -27,7 +27,9 @@ def serving(*command: str) -> Iterator[int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, *command, str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *command, str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         for _ in range(200):
             try:

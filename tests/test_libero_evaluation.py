@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openpi_servers
 import pytest
 import xarray as xr
 
@@ -22,11 +19,12 @@ from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mappi
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.evaluate.storage import load_dataset
+from roep_gym.policies.expert import ExpertPolicy
+from roep_gym.policies.openpi_server import client_arguments
 from roep_gym.wrappers.profiles import PROFILES
 
 pytestmark = [pytest.mark.libero, pytest.mark.slow]
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
 VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
 
 
@@ -60,38 +58,16 @@ def in_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def served_expert() -> Iterator[int]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, str(EXAMPLES / "serve_expert_openpi.py"), "--port", str(port), "--chunk", "8"]
-    server = subprocess.Popen(command)
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), timeout=1).close()
-                break
-            except OSError:
-                assert server.poll() is None
-                assert time.monotonic() < deadline
-                time.sleep(0.2)
+    with openpi_servers.serving(
+        "-m", "roep_gym", "serve", "expert", "--argument", "chunk=8", "--port"
+    ) as port:
         yield port
-    finally:
-        server.kill()
-        server.wait()
 
 
-def test_the_expert_behind_openpis_server_gives_the_outcomes_of_the_one_in_process(
+def test_the_served_expert_gives_the_outcomes_of_the_one_in_process(
     in_process: Path, served_expert: int, tmp_path: Path
 ) -> None:
-    sys.path.insert(0, str(EXAMPLES))
-    try:
-        from serve_expert_openpi import client_arguments
-    finally:
-        sys.path.remove(str(EXAMPLES))
-    from roep_gym.policies.expert import ExpertPolicy
-
-    arguments = dict(client_arguments(served_expert, ExpertPolicy(chunk=8)))
+    arguments = dict(client_arguments(ExpertPolicy(chunk=8), "127.0.0.1", served_expert))
     wired = run(make_plan("openpi", arguments), tmp_path / "run")
     direct = load_dataset(RunDirectory(in_process).dataset)
     assert direct["success"].values.tolist() == [1, 1]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import runpy
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,11 +18,10 @@ from roep_gym.error import InfrastructureError, InvalidInputError, UnknownNameEr
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.openpi import OpenPIPolicy
+from roep_gym.policies.openpi_server import client_arguments
 from roep_gym.policies.registry import make_policy
 
 pytest.importorskip("openpi_server", reason="needs the extra 'servers'")
-
-EXAMPLE = Path(__file__).parents[1] / "examples" / "serve_expert_openpi.py"
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +32,8 @@ def normal_port() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def expert_port() -> Iterator[int]:
-    with openpi_servers.serving(str(EXAMPLE), "--failure-rate", "0.5", "--port") as port:
+    arguments = ("--argument", "chunk=8", "--argument", "failure_rate=0.5")
+    with openpi_servers.serving("-m", "roep_gym", "serve", "expert", *arguments, "--port") as port:
         yield port
 
 
@@ -219,6 +217,7 @@ def test_contract_fields_are_replaced():
         ({"infer_timeout": 0}, InvalidInputError, "infer_timeout to be positive"),
         ({"connect_timeout": float("inf")}, InvalidInputError, "connect_timeout to be positive"),
         ({"executed_steps": 0}, InvalidInputError, "executed_steps to be >= 1"),
+        ({"image_size": 0}, InvalidInputError, "image_size to be >= 1"),
     ],
 )
 def test_refuses_arguments(arguments: dict[str, Any], error: type[Exception], message: str):
@@ -227,7 +226,7 @@ def test_refuses_arguments(arguments: dict[str, Any], error: type[Exception], me
 
 
 class TestExpertThroughTheWire(PolicyContractTests):
-    """The example's server answers what the expert answers in process."""
+    """`roep-gym serve expert` answers what the expert answers in process."""
 
     @pytest.fixture(autouse=True)
     def _server(self, expert_port: int) -> None:
@@ -237,8 +236,7 @@ class TestExpertThroughTheWire(PolicyContractTests):
         return make_policy("expert", chunk=8, failure_rate=0.5)
 
     def make_policy(self) -> Policy:
-        arguments = runpy.run_path(str(EXAMPLE))["client_arguments"](self.port, self.expert())
-        return make_policy("openpi", **arguments)
+        return make_policy("openpi", **client_arguments(self.expert(), "127.0.0.1", self.port))
 
     def test_equals_the_expert_in_process(self) -> None:
         self._assert_equal(self._run(self.expert(), [0, 1, 2]), self._run_new([0, 1, 2]))

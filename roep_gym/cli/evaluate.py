@@ -15,6 +15,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
+from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.evaluate.inference_server import InferenceSettings
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
@@ -207,7 +208,7 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     if arguments.policy:
         label = arguments.model or arguments.policy.rpartition(":")[2]
         source["models"] = [
-            {"name": label, "policy": arguments.policy, "arguments": _policy_arguments(arguments.argument)}
+            {"name": label, "policy": arguments.policy, "arguments": policy_arguments(arguments.argument)}
         ]
         source.setdefault("name", label)
     replacements: dict[str, Any] = {
@@ -224,16 +225,6 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     if arguments.camera:
         plan = replace(plan, environment=replace(plan.environment, cameras=arguments.camera))
     return plan
-
-
-def _policy_arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    values = {}
-    for pair in pairs:
-        name, equals, text = pair.partition("=")
-        if not equals or not name:
-            raise InvalidInputError(f"Expected --argument key=value, got {pair!r}.")
-        values[name] = yaml.safe_load(text)
-    return values
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:

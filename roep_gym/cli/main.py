@@ -31,6 +31,7 @@ class Command(NamedTuple):
 
 COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("roep_gym.cli.evaluate", "run a policy on LIBERO under the protocol"),
+    "serve": Command("roep_gym.cli.serve", "put a policy behind openpi's websocket protocol"),
     "gate": Command("roep_gym.cli.gate", "judge a stored run and print the claim table"),
     "tables": Command("roep_gym.cli.tables", "print tables of a run by name"),
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),

@@ -40,6 +40,7 @@ class OpenPIPolicy:
         port: Port of the server.
         preset: Which checkpoint the server runs, one of `PRESETS`; "custom" sends the prompt and `extra_keys` alone.
         executed_steps: Actions of a chunk that are executed (openpi's `replan_steps`); None: as the preset declares.
+        image_size: Height and width of the rendered frames, in pixels; None: as the preset declares.
         connect_timeout: Time limit for the connection, in seconds.
         infer_timeout: Time limit for one reply, in seconds; the first one may include compilation.
         extra_keys: Our observation by further request keys, for example
@@ -57,6 +58,7 @@ class OpenPIPolicy:
         port: int = 8000,
         preset: str = "pi05_libero",
         executed_steps: int | None = None,
+        image_size: int | None = None,
         connect_timeout: float = 10.0,
         infer_timeout: float = 120.0,
         extra_keys: Mapping[str, str] | None = None,
@@ -77,6 +79,10 @@ class OpenPIPolicy:
             if executed_steps < 1:
                 raise InvalidInputError(f"Expected executed_steps to be >= 1, got {executed_steps}.")
             self._contract = replace(self._contract, executed_steps=executed_steps)
+        if image_size is not None:
+            if image_size < 1:
+                raise InvalidInputError(f"Expected image_size to be >= 1, got {image_size}.")
+            self._preset = replace(self._preset, image_size=image_size)
         self._host, self._port = host, port
         self._connect_timeout, self._infer_timeout = connect_timeout, infer_timeout
         self._extra_keys, self._send_episode = dict(extra_keys or {}), send_episode

@@ -1,0 +1,103 @@
+"""`roep-gym serve`: put a policy behind openpi's websocket protocol, for evaluations elsewhere and for other tools."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated
+
+import tyro
+import yaml
+
+from roep_gym.cli.policy_arguments import policy_arguments
+from roep_gym.error import unknown_name
+from roep_gym.policies.batching import BatchLimits, PolicyBatcher
+from roep_gym.policies.openpi_server import OpenPIServer, client_arguments
+from roep_gym.policies.openpi_session import LAYOUTS
+from roep_gym.policies.registry import make_policy
+
+__all__ = ["ServeArguments", "run"]
+
+_EVERY_ADDRESS = ("0.0.0.0", "::")
+
+
+@dataclass(frozen=True)
+class ServeArguments:
+    """Serve a policy over openpi's websocket protocol, until Ctrl-C."""
+
+    policy: Annotated[str, tyro.conf.Positional]
+    """Policy: random, expert, sb3 or module:attribute."""
+    argument: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Argument of the policy as key=value, the value read as YAML; give the flag once for each."""
+    host: str = "127.0.0.1"
+    """Address to listen at; 0.0.0.0: every address of this machine."""
+    port: int = 8000
+    """Port to listen at; 0: a free one, which is printed."""
+    layout: str = "named"
+    """How requests hold the observation: named, under our names, or libero, as openpi's LIBERO client sends it."""
+    max_batch: int = 16
+    """Decisions that are asked in one call of the policy at most."""
+    max_wait: float = 0.01
+    """Seconds that a decision waits for those of other clients."""
+    seed: int = 0
+    """Seed of the policy's randomness in episodes for which a client sends no seed."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Serve until the process is interrupted."""
+    arguments = tyro.cli(ServeArguments, args=argv, prog="roep-gym serve", description=ServeArguments.__doc__)
+    if arguments.layout not in LAYOUTS:
+        raise unknown_name("layout of requests", arguments.layout, LAYOUTS)
+    limits = BatchLimits(arguments.max_batch, arguments.max_wait)
+    # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
+    sys.path.insert(0, os.getcwd())
+    make = partial(make_policy, arguments.policy, **policy_arguments(arguments.argument))
+    with (
+        closing(PolicyBatcher(make, limits)) as batcher,
+        closing(
+            OpenPIServer(
+                batcher, arguments.host, arguments.port, layout=arguments.layout, seed=arguments.seed
+            )
+        ) as server,
+    ):
+        _introduce(server, batcher, arguments)
+        # Asked to end, as by a batch system: the same as Ctrl-C, so that the policy is closed.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            server.serve_forever()
+        finally:
+            _sum_up(batcher.batch_sizes)
+    return 0
+
+
+def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: ServeArguments) -> None:
+    """Print where it can be reached, and the model of a plan that reaches it."""
+    host = socket.gethostname() if arguments.host in _EVERY_ADDRESS else arguments.host
+    print(f"Serving {arguments.policy} at ws://{host}:{server.port}; Ctrl-C ends it.")
+    if arguments.layout == "named":
+        model = {
+            "name": arguments.policy.rpartition(":")[2],
+            "policy": "openpi",
+            "arguments": client_arguments(batcher.connect(), host, server.port),
+        }
+        print("As a model of a plan:\n")
+        print(yaml.safe_dump({"models": [model]}, sort_keys=False, default_flow_style=None))
+    else:
+        print("For clients that send what openpi's LIBERO client sends.")
+    sys.stdout.flush()
+
+
+def _sum_up(batch_sizes: Counter[int]) -> None:
+    decisions = sum(size * count for size, count in batch_sizes.items())
+    print(
+        f"{decisions} decisions in {batch_sizes.total()} calls of the policy, "
+        f"at most {max(batch_sizes, default=0)} in one.",
+        flush=True,
+    )

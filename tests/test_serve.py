@@ -1,0 +1,352 @@
+"""Any policy behind openpi's protocol: episodes, batches, errors, several clients, and openpi's own client."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+from batched_policies import Torch
+from test_evaluation import InProcess, make_plan
+from websockets.sync.client import connect
+
+from roep_gym import seeding
+from roep_gym.cli import serve as command
+from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.error import InfrastructureError, InvalidInputError
+from roep_gym.evaluate.driver import evaluate
+from roep_gym.evaluate.local_executor import LocalExecutor
+from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.storage import load_dataset
+from roep_gym.policies import openpi_codec
+from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
+from roep_gym.policies.batching import BatchLimits, PolicyBatcher
+from roep_gym.policies.contract_suite import PolicyContractTests
+from roep_gym.policies.openpi import OpenPIPolicy
+from roep_gym.policies.openpi_request import axis_angle
+from roep_gym.policies.openpi_server import OpenPIServer, client_arguments
+from roep_gym.policies.openpi_session import MAX_OPEN_EPISODES, OpenPISession, quaternion
+
+TESTS = Path(__file__).parent
+
+
+class Noting:
+    """Answers with the number of decisions of the episode; notes what it is told; fails when asked to."""
+
+    contract = RuntimeContract(executed_steps=2, runtime_bridge="in-process")
+
+    def __init__(self, observations: ObservationRequest | None = None) -> None:
+        self.observations = observations or ObservationRequest()
+        self.begun: list[PolicyEpisode] = []
+        self.open: dict[str, int] = {}
+        self.given: list[PolicyInput] = []
+
+    def observed(self) -> dict[str, Any]:
+        return {"precision": "float16", "runtime_bridge": "in-process"}
+
+    def begin(self, episode: PolicyEpisode) -> None:
+        self.begun.append(episode)
+        self.open[episode.key] = 0
+
+    def act(self, inputs: Sequence[PolicyInput]) -> list[Any]:
+        self.given.extend(inputs)
+        for given in inputs:
+            if given.instruction == "fail":
+                raise ValueError("asked to fail")
+            self.open[given.episode] += 1
+        return [np.full((3, 7), float(self.open[given.episode])) for given in inputs]
+
+    def end(self, episode: str) -> None:
+        del self.open[episode]
+
+    def close(self) -> None:
+        pass
+
+
+@contextmanager
+def served(policy: Any, layout: str = "named", **limits: Any) -> Iterator[OpenPIServer]:
+    batcher = PolicyBatcher(lambda: policy, BatchLimits(**limits))
+    server = OpenPIServer(batcher, port=0, layout=layout)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.close()
+        thread.join()
+        batcher.close()
+
+
+class Client:
+    """A client of a few lines, which speaks the protocol and nothing more."""
+
+    def __init__(self, server: OpenPIServer) -> None:
+        self._websocket = connect(f"ws://127.0.0.1:{server.port}", compression=None, max_size=None)
+        self.metadata = openpi_codec.unpack(self._websocket.recv())
+
+    def ask(self, **request: Any) -> Any:
+        self._websocket.send(openpi_codec.pack(request))
+        frame = self._websocket.recv(timeout=20)
+        return frame if isinstance(frame, str) else openpi_codec.unpack(frame)["actions"][0, 0]
+
+    def close(self) -> None:
+        self._websocket.close()
+
+
+@pytest.fixture(autouse=True)
+def importable_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let worker processes import the policies of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+
+
+@pytest.fixture(scope="module")
+def torch_server() -> Iterator[OpenPIServer]:
+    with served(Torch()) as server:
+        yield server
+
+
+class TestServedPolicy(PolicyContractTests):
+    """Through `serve` and the policy `openpi`, a policy stays the policy that it is."""
+
+    @pytest.fixture(autouse=True)
+    def _server(self, torch_server: OpenPIServer) -> None:
+        self.port = torch_server.port
+
+    def make_policy(self) -> Policy:
+        return OpenPIPolicy(**client_arguments(Torch(), "127.0.0.1", self.port))
+
+    def test_answers_are_those_of_the_policy_itself(self) -> None:
+        self._assert_equal(self._run(Torch(), [0, 1, 2]), self._run_new([0, 1, 2]))
+
+
+def test_an_evaluation_through_the_wire_gives_the_records_of_the_policy_in_process(
+    torch_server: OpenPIServer, tmp_path: Path
+) -> None:
+    arguments = dict(client_arguments(Torch(), "127.0.0.1", torch_server.port))
+    data = {}
+    for name, policy, given in (
+        ("wire", "openpi", arguments),
+        ("direct", "batched_policies:Torch", {}),
+    ):
+        models = [{"name": "model", "policy": policy, "arguments": given}]
+        plan = make_plan(models=models, conditions=["baseline", "perturb"])
+        make = InProcess if name == "direct" else lambda plan: LocalExecutor(plan, 3)
+        summary = evaluate(plan, tmp_path / name, make)
+        assert (summary.recorded, summary.aborts) == (12, ())
+        data[name] = load_dataset(RunDirectory(tmp_path / name).steps / "0000-perturb.nc")
+    for entry in ("executed_action", "reward", "proprio", "patch"):
+        np.testing.assert_array_equal(data["wire"][entry].values, data["direct"][entry].values)
+
+
+def test_openpis_own_client_is_answered() -> None:
+    clients = pytest.importorskip("openpi_client.websocket_client_policy", reason="needs the extra 'servers'")
+    policy = Noting(ObservationRequest(cameras=("agentview",)))
+    with served(policy, max_wait=0.2) as server:
+        asking = [clients.WebsocketClientPolicy("127.0.0.1", server.port) for _ in range(4)]
+        metadata = asking[0].get_server_metadata()
+        assert metadata["precision"] == "float16"
+        assert metadata["contract"] == policy.contract.to_dict()
+        assert metadata["observations"]["cameras"] == ["agentview"]
+        frame = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+        request = {"observation/agentview_image": frame, "prompt": "go on"}
+        with ThreadPoolExecutor(4) as pool:
+            for decision in (1, 2):
+                replies = list(pool.map(lambda client: client.infer(request), asking))
+                assert [reply["actions"].tolist() for reply in replies] == [[[decision] * 7] * 3] * 4
+                assert all(reply["server_timing"]["infer_ms"] > 0 for reply in replies)
+        np.testing.assert_array_equal(policy.given[0].observation["agentview_image"], frame)
+        assert server._batcher.batch_sizes[4] >= 1
+        with pytest.raises(RuntimeError, match="ValueError: asked to fail"):
+            asking[0].infer({**request, "prompt": "fail"})
+        with pytest.raises(RuntimeError, match="under the key 'observation/agentview_image', got "):
+            asking[1].infer({"prompt": "go on"})
+        assert asking[2].infer(request)["actions"][0, 0] == 3, "the others go on"
+        for client in asking:
+            client._ws.close()
+
+
+def test_a_connection_is_one_episode_after_another() -> None:
+    policy = Noting()
+    with served(policy) as server:
+        first, second = Client(server), Client(server)
+        assert [first.ask(prompt="a"), first.ask(prompt="a"), second.ask(prompt="a")] == [1, 2, 1]
+        assert [first.ask(prompt="b"), first.ask(prompt="b"), first.ask(prompt="b", reset=True)] == [1, 2, 1]
+        assert [given.step for given in policy.given] == [0, 2, 0, 0, 2, 0], "executed steps are counted"
+        assert [episode.instruction for episode in policy.begun] == ["a", "a", "b", "b"]
+        assert len({episode.seed for episode in policy.begun}) == 4
+        assert len(policy.open) == 2
+        first.close()
+        second.close()
+        _until(lambda: not policy.open)
+
+
+def test_a_client_that_tells_its_episodes_may_have_several_open() -> None:
+    policy = Noting()
+    with served(policy) as server:
+        client = Client(server)
+        told = {"key": "e", "seed": np.int64(7), "suite": "s", "task": "t", "fields": {"proprio": ["x", "y"]}}
+        assert client.ask(episode={**told, "step": 0}, prompt="a") == 1
+        assert client.ask(episode={"key": "other", "step": 0}) == 1
+        assert client.ask(episode={**told, "step": 5}, prompt="a") == 2
+        assert client.ask(episode={**told, "step": 0}, prompt="a") == 1, "step 0 begins anew"
+        begun = policy.begun[0]
+        assert (begun.seed, begun.suite, begun.task) == (7, "s", "t")
+        assert begun.fields == {"proprio": ("x", "y")}
+        assert [given.step for given in policy.given] == [0, 0, 5, 0]
+        for number in range(MAX_OPEN_EPISODES - 1):
+            client.ask(episode={"key": str(number), "step": 0})
+        assert len(policy.open) == MAX_OPEN_EPISODES
+        answer = client.ask(episode={"key": "other", "step": 1})
+        assert answer.startswith("Expected the episode 'other' to begin with its step 0, got step 1;")
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        ("text", "Expected a request in a binary frame, got a text frame."),
+        (b"\xc1", "Expected a MessagePack frame of openpi's format"),
+        (openpi_codec.pack([1]), "Expected a request to be a map, got a list."),
+        (openpi_codec.pack({"prompt": 3}), "Expected 'prompt' of a request to be a str, got a int."),
+        (
+            openpi_codec.pack({"episode": {"key": "a", "seed": "x"}}),
+            "Expected 'seed' of a request to be a int",
+        ),
+    ],
+)
+def test_what_is_no_request_is_refused_in_one_sentence(frame: Any, message: str) -> None:
+    with served(Noting()) as server:
+        with connect(f"ws://127.0.0.1:{server.port}") as websocket:
+            websocket.recv()
+            websocket.send(frame)
+            answer = websocket.recv(timeout=10)
+            assert answer.startswith(message)
+            assert "Traceback" not in answer
+        assert Client(server).ask(prompt="a") == 1
+
+
+def test_health_and_a_probe_that_leaves(capfd: pytest.CaptureFixture[str]) -> None:
+    import socket
+
+    with served(Noting()) as server:
+        socket.create_connection(("127.0.0.1", server.port)).close()
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/healthz", timeout=10) as reply:
+            assert (reply.status, reply.read()) == (200, b"OK\n")
+        with pytest.raises(InfrastructureError, match=f"Expected to listen at 127.0.0.1:{server.port}, got"):
+            OpenPIServer(server._batcher, port=server.port)
+    assert capfd.readouterr().err == ""
+
+
+def test_the_libero_layout_gives_back_what_the_client_turned() -> None:
+    policy = Noting(ObservationRequest(cameras=("agentview", "robot0_eye_in_hand"), image_size=224))
+    draw = seeding.generator("libero layout")
+    rotation = draw.normal(size=4)
+    names = [
+        *(f"eef_pos_{a}" for a in "xyz"),
+        *(f"eef_quat_{a}" for a in "xyzw"),
+        "gripper_qpos_0",
+        "gripper_qpos_1",
+    ]
+    proprio = np.array([0.1, 0.2, 0.3, *(rotation / np.linalg.norm(rotation)), 0.02, -0.02], dtype=np.float32)
+    observation = {
+        "proprio": proprio,
+        "agentview_image": draw.integers(0, 256, (224, 224, 3), dtype=np.uint8),
+        "robot0_eye_in_hand_image": draw.integers(0, 256, (224, 224, 3), dtype=np.uint8),
+    }
+    with served(policy, layout="libero") as server:
+        client = OpenPIPolicy(port=server.port, image_size=224)
+        assert client.observations.image_size == 224
+        client.begin(PolicyEpisode("e", "libero_goal", "t", "i", 1, {"proprio": tuple(names)}))
+        client.act([PolicyInput("e", 0, "i", observation)])
+        client.close()
+    seen = policy.given[0].observation
+    assert policy.begun[0].fields == {"proprio": tuple(names)}
+    for name in ("agentview_image", "robot0_eye_in_hand_image"):
+        np.testing.assert_array_equal(seen[name], observation[name])
+    np.testing.assert_allclose(seen["proprio"], proprio, atol=1e-6)
+
+
+def test_the_libero_layout_refuses_what_that_client_does_not_send() -> None:
+    session = OpenPISession(Noting(ObservationRequest(object_state=True)), 0, "libero")
+    with pytest.raises(
+        InvalidInputError, match=re.escape("asks for ['object_state'] as well; serve it with")
+    ):
+        session.infer({"observation/state": np.zeros(8)})
+    with pytest.raises(InvalidInputError, match=re.escape("of the shape (8,), got (7,)")):
+        session.infer({"observation/state": np.zeros(7)})
+    with pytest.raises(
+        InvalidInputError, match="Expected an array of 1 dimensions under the key 'observation/state'"
+    ):
+        session.infer({"observation/image": np.zeros((2, 2, 3))})
+
+
+@pytest.mark.parametrize("angle", [0.0, 1e-3, 1.0, 3.0, 4.0, 6.28])
+def test_quaternions_come_back_with_their_sign(angle: float) -> None:
+    axis = np.array([0.6, 0.0, -0.8])
+    given = np.array([*(axis * np.sin(angle / 2)), np.cos(angle / 2)])
+    np.testing.assert_allclose(quaternion(axis_angle(given)), given, atol=1e-9)
+
+
+def test_arguments_for_the_client_name_what_the_policy_looks_at() -> None:
+    policy = Noting(ObservationRequest(cameras=("frontview",), image_size=96, depth=True, object_state=True))
+    arguments = client_arguments(policy, "there", 9)
+    client = OpenPIPolicy(**arguments)
+    assert client.observations == policy.observations
+    declared = {**policy.contract.to_dict(), "runtime_bridge": "openpi-websocket"}
+    assert client.contract.to_dict() == declared
+    assert set(arguments["contract"]) < set(FIELDS)
+
+
+def test_the_command_serves_until_it_is_interrupted() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "roep_gym", "serve", "random", "--argument", "chunk=4", "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    found = re.search(r"ws://127\.0\.0\.1:(\d+)", process.stdout.readline())
+    assert found
+    policy = OpenPIPolicy(port=int(found[1]), preset="custom", send_episode=True)
+    policy.begin(PolicyEpisode("e", "", "", "", 3))
+    assert policy.act([PolicyInput("e", 0, "", {})])[0].shape == (4, 7)
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    output, errors = process.stdout.read(), process.stderr.read()
+    assert process.wait(timeout=30) == 130
+    assert "send_episode: true" in output
+    assert output.endswith("1 decisions in 1 calls of the policy, at most 1 in one.\n")
+    assert errors == "roep-gym: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rendom"], "Unknown policy 'rendom'. Did you mean 'random'"),
+        (["random", "--layout", "liber"], "Unknown layout of requests 'liber'. Did you mean 'libero'?"),
+        (["random", "--max-batch", "0"], "Expected a largest batch of at least 1 decision, got 0."),
+        (["random", "--argument", "chunk"], "Expected --argument key=value, got 'chunk'."),
+    ],
+)
+def test_what_cannot_be_served_is_refused(arguments: list[str], message: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        command.run(arguments)
+    assert message in str(caught.value)
+
+
+def _until(condition: Any) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.02)
+    raise AssertionError("Expected the condition to hold within four seconds.")
