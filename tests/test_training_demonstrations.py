@@ -9,11 +9,12 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from gymnasium import spaces
 from stable_baselines3 import SAC
 
 from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.envs.tabletop_policies import scripted_policy
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.training import EnvironmentConfig, make_env, make_sb3_vec_env
 from roep_gym.training.demonstrations import (
@@ -21,7 +22,7 @@ from roep_gym.training.demonstrations import (
     Demonstrations,
     collect_demonstrations,
 )
-from roep_gym.training.networks import NormalizedReLU
+from roep_gym.training.networks import NormalizedReLU, SelectEntries, relevant_entries
 from roep_gym.typing import Array
 
 
@@ -128,3 +129,41 @@ def test_normalized_relu_does_not_grow_with_its_input() -> None:
     first, scaled = NormalizedReLU()(inputs), NormalizedReLU()(100.0 * inputs)
     assert first.min() == 0.0
     torch.testing.assert_close(first, scaled, rtol=1e-3, atol=1e-3)
+
+
+FIELDS_OF_A_SCENE = {
+    "proprio": ("joint_pos_0", "eef_quat_x", "gripper_qpos_0"),
+    "object_state": tuple(
+        f"{n}_{e}" for n in ("bowl", "plate") for e in ("pos_x", "pos_y", "pos_z", "quat_x")
+    ),
+}
+
+
+def test_relevant_entries_leave_out_other_objects_and_quaternions() -> None:
+    assert relevant_entries(FIELDS_OF_A_SCENE, ["plate"]) == {"proprio": [0, 2], "object_state": [4, 5, 6]}
+    with pytest.raises(
+        UnknownNameError, match=r"Unknown object of the scene 'plates'\. Did you mean 'plate'"
+    ):
+        relevant_entries(FIELDS_OF_A_SCENE, ["plates"])
+
+
+def test_select_entries_shows_the_networks_nothing_else() -> None:
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (3,)), "b": spaces.Box(-1, 1, (2,))})
+    extractor = SelectEntries(space, {"b": [1], "a": [2, 0]})
+    seen = extractor({"a": torch.tensor([[1.0, 2.0, 3.0]]), "b": torch.tensor([[4.0, 5.0]])})
+    assert seen.tolist() == [[5.0, 3.0, 1.0]]
+    assert extractor.features_dim == 3
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"c": [0]}, "Expected a vector observation 'c'"),
+        ({"image": [0]}, "Expected a vector observation 'image'"),
+        ({"a": [3]}, r"Expected indices in 0..2 of the observation 'a', got \[3\]"),
+    ],
+)
+def test_select_entries_refuses(entries: dict[str, list[int]], message: str) -> None:
+    space = spaces.Dict({"a": spaces.Box(-1, 1, (3,)), "image": spaces.Box(0, 255, (8, 8, 3), np.uint8)})
+    with pytest.raises(InvalidInputError, match=message):
+        SelectEntries(space, entries)
