@@ -57,9 +57,9 @@ def config(step_budget: int = 60) -> EnvironmentConfig:
     )
 
 
-def collect(episodes: int = 3, step_budget: int = 60) -> Demonstrations:
+def collect(episodes: int = 3, step_budget: int = 60, noise: float = 0.0) -> Demonstrations:
     policy: Policy = ScriptedPolicy()
-    return collect_demonstrations(make_env(config(step_budget)), policy, episodes)
+    return collect_demonstrations(make_env(config(step_budget)), policy, episodes, noise)
 
 
 def test_episodes_are_whole_and_chained() -> None:
@@ -74,6 +74,15 @@ def test_episodes_are_whole_and_chained() -> None:
             shown.next_observations[key][inside], shown.observations[key][inside + 1]
         )
     assert (shown.rewards[shown.dones] >= 1.0).all()
+
+
+def test_noise_is_executed_and_not_the_choice() -> None:
+    quiet, noisy = collect(episodes=1), collect(episodes=1, noise=0.3)
+    np.testing.assert_array_equal(quiet.actions, quiet.chosen)
+    difference = noisy.actions - noisy.chosen
+    assert 0.1 < difference[:, :-1].std() < 0.4
+    assert (difference[:, -1] == 0.0).all()
+    assert np.abs(noisy.actions).max() <= 1.0
 
 
 def test_running_out_of_steps_is_no_end() -> None:
@@ -120,6 +129,8 @@ def test_half_of_a_batch_are_demonstrations() -> None:
 def test_refuses_what_cannot_be_shown() -> None:
     with pytest.raises(InvalidInputError, match="at least one episode of demonstrations, got 0"):
         collect(episodes=0)
+    with pytest.raises(InvalidInputError, match="noise to be finite and >= 0, got -1"):
+        collect(noise=-1.0)
     with pytest.raises(InvalidInputError, match="Expected a Dict observation for the demonstrations"):
         collect_demonstrations(gym.make("Pendulum-v1"), ScriptedPolicy(), 1)
 

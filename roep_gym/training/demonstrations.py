@@ -31,7 +31,8 @@ class Demonstrations(NamedTuple):
     Attributes:
         observations: (n, ...) by key, what the action was chosen on.
         next_observations: (n, ...) by key.
-        actions: (n, action dimension) float32.
+        actions: (n, action dimension) float32, what was executed.
+        chosen: (n, action dimension) float32, what the policy chose, without the noise.
         rewards: (n,) float32.
         dones: (n,) bool, the last step of an episode.
         truncated: (n,) bool, the last step of an episode that ran out of steps.
@@ -41,60 +42,71 @@ class Demonstrations(NamedTuple):
     observations: dict[str, Array]
     next_observations: dict[str, Array]
     actions: FloatArray
+    chosen: FloatArray
     rewards: FloatArray
     dones: Array
     truncated: Array
     successes: Array
 
 
-def collect_demonstrations(env: gym.Env[Any, Any], policy: Policy, episodes: int) -> Demonstrations:
+def collect_demonstrations(
+    env: gym.Env[Any, Any], policy: Policy, episodes: int, noise: float = 0.0
+) -> Demonstrations:
     """Play a policy and return all of its steps, those of failed episodes included.
 
     Args:
         env: An environment as `make_env` returns it, whose observations hold what the policy reads.
         policy: The policy; the steps of a chunk are all executed.
         episodes: Number of episodes, >= 1.
+        noise: Standard deviation of the Gaussian noise that is added to each action but for its last entry, the
+            gripper, so that the demonstrations also show the way back (Laskey et al. 2017, "DART").
 
     Raises:
-        InvalidInputError: The number is below 1, or the observation is no Dict.
+        InvalidInputError: The number is below 1, the noise is negative, or the observation is no Dict.
     """
     if episodes < 1:
         raise InvalidInputError(f"Expected at least one episode of demonstrations, got {episodes!r}.")
+    if not 0.0 <= noise < np.inf:
+        raise InvalidInputError(f"Expected noise to be finite and >= 0, got {noise!r}.")
     if not isinstance(env.observation_space, spaces.Dict):
         raise InvalidInputError(
             f"Expected a Dict observation for the demonstrations, got {env.observation_space}."
         )
     base: Any = env.unwrapped
-    steps: list[tuple[Any, Any, Any, float, bool, bool]] = []
+    steps: list[tuple[Any, ...]] = []
     successes = []
     for number in range(episodes):
         observation, info = env.reset()
         seed = seeding.seed("demonstration", number)
+        disturbance = seeding.generator("demonstration", "noise", number)
         policy.begin(
             PolicyEpisode("one", base.suite, base.task, base.instruction, seed, base.observation_fields)
         )
         step, done = 0, False
         while not done:
             chunk = policy.act([PolicyInput("one", step, base.instruction, observation)])[0]
-            for action in chunk:
+            for chosen in chunk:
+                action = np.array(chosen, dtype=np.float32)
+                action[:-1] += noise * disturbance.standard_normal(len(action) - 1)
+                action = np.clip(action, env.action_space.low, env.action_space.high)
                 following, reward, terminated, truncated, info = env.step(action)
                 done = terminated or truncated
-                steps.append(
-                    (observation, following, action, float(reward), done, truncated and not terminated)
-                )
+                out_of_steps = truncated and not terminated
+                steps.append((observation, following, action, chosen, reward, done, out_of_steps))
                 observation, step = following, step + 1
                 if done:
                     break
         policy.end("one")
         successes.append(bool(info["is_success"]))
-    before, after, actions, rewards, dones, truncated_steps = zip(*steps, strict=True)
+    before, after, actions, choices, rewards, dones, cut_off = zip(*steps, strict=True)
     return Demonstrations(
         {key: np.stack([each[key] for each in before]) for key in env.observation_space},
         {key: np.stack([each[key] for each in after]) for key in env.observation_space},
         np.asarray(actions, dtype=np.float32),
+        np.asarray(choices, dtype=np.float32),
         np.asarray(rewards, dtype=np.float32),
         np.asarray(dones),
-        np.asarray(truncated_steps),
+        np.asarray(cut_off),
         np.asarray(successes),
     )
 
