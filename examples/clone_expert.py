@@ -83,10 +83,9 @@ def main(settings: Settings) -> None:
 
 def clone(model: PPO, env: VecNormalize, demonstrations: Demonstrations, settings: Settings) -> None:
     """Fit the mean of the policy's actions to what the expert chose."""
-    observations = {
-        key: torch.as_tensor(array, dtype=torch.float32)
-        for key, array in env.normalize_obs(demonstrations.observations).items()
-    }
+    normalized = env.normalize_obs(demonstrations.observations)
+    assert isinstance(normalized, dict)
+    observations = {key: torch.as_tensor(array, dtype=torch.float32) for key, array in normalized.items()}
     actions = torch.as_tensor(demonstrations.chosen)
     optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.batches)

@@ -131,7 +131,7 @@ def test_refuses_what_cannot_be_shown() -> None:
         collect(episodes=0)
     with pytest.raises(InvalidInputError, match="noise to be finite and >= 0, got -1"):
         collect(noise=-1.0)
-    with pytest.raises(InvalidInputError, match="Expected a Dict observation for the demonstrations"):
+    with pytest.raises(InvalidInputError, match="Expected a Dict observation and a Box of actions"):
         collect_demonstrations(gym.make("Pendulum-v1"), ScriptedPolicy(), 1)
 
 

@@ -62,15 +62,16 @@ def collect_demonstrations(
             gripper, so that the demonstrations also show the way back (Laskey et al. 2017, "DART").
 
     Raises:
-        InvalidInputError: The number is below 1, the noise is negative, or the observation is no Dict.
+        InvalidInputError: The number is below 1, the noise is negative, or the spaces are others than Dict and Box.
     """
     if episodes < 1:
         raise InvalidInputError(f"Expected at least one episode of demonstrations, got {episodes!r}.")
     if not 0.0 <= noise < np.inf:
         raise InvalidInputError(f"Expected noise to be finite and >= 0, got {noise!r}.")
-    if not isinstance(env.observation_space, spaces.Dict):
+    if not isinstance(env.observation_space, spaces.Dict) or not isinstance(env.action_space, spaces.Box):
         raise InvalidInputError(
-            f"Expected a Dict observation for the demonstrations, got {env.observation_space}."
+            "Expected a Dict observation and a Box of actions for the demonstrations, got "
+            f"{env.observation_space} and {env.action_space}."
         )
     base: Any = env.unwrapped
     steps: list[tuple[Any, ...]] = []
@@ -134,7 +135,9 @@ class DemonstrationReplayBuffer(DictReplayBuffer):
             )
         self._demonstrations = buffer
 
-    def sample(self, batch_size: int, env: VecNormalize | None = None) -> DictReplayBufferSamples:
+    def sample(  # type: ignore[override]
+        self, batch_size: int, env: VecNormalize | None = None
+    ) -> DictReplayBufferSamples:
         """Return a batch whose second half are demonstrations."""
         if self._demonstrations is None:
             return super().sample(batch_size, env)

@@ -30,7 +30,7 @@ class NormalizedReLU(nn.Module):
         return torch.relu(nn.functional.layer_norm(inputs, inputs.shape[-1:]))
 
 
-class SelectEntries(BaseFeaturesExtractor):  # type: ignore[misc]
+class SelectEntries(BaseFeaturesExtractor):
     """Chosen entries of vector observations, one vector; the features extractor of a `MultiInputPolicy`.
 
     What does not bear on the task, such as the places of other objects, tells the episodes of a small replay buffer
