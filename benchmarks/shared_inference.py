@@ -46,7 +46,11 @@ class WidePolicy:
     """
 
     def __init__(self, width: int, log: str) -> None:
-        contract = {**dict.fromkeys(FIELDS, "n/a"), "chunk_length": CHUNK, "executed_steps": CHUNK}
+        contract: dict[str, Any] = {
+            **dict.fromkeys(FIELDS, "n/a"),
+            "chunk_length": CHUNK,
+            "executed_steps": CHUNK,
+        }
         self.contract = RuntimeContract(**contract)
         self.observations = ObservationRequest(cameras=("agentview",), image_size=IMAGE_SIZE)
         self._log = Path(log)

@@ -63,18 +63,13 @@ class SharedPolicy:
     """
 
     def __init__(self, address: str, model: str, heartbeat: Callable[[], None] = lambda: None) -> None:
-        self._heartbeat = heartbeat
-        with socket.socket(socket.AF_UNIX) as end:
-            try:
-                end.connect(address)
-            except OSError as error:
-                raise InfrastructureError(PROCESS_GONE) from error
-            self._connection = Connection(end.detach())
+        self._address, self._model, self._heartbeat = address, model, heartbeat
+        self._episodes: set[str] = set()
         self.contract: RuntimeContract
         """The contract of the policy."""
         self.observations: ObservationRequest
         """What the policy looks at."""
-        self.contract, self.observations = self._ask("open", model)
+        self._connect()
 
     def observed(self) -> Mapping[str, Any]:
         """Return what the policy observes of its runtime."""
@@ -82,7 +77,11 @@ class SharedPolicy:
         return observed
 
     def begin(self, episode: PolicyEpisode) -> None:
-        """Open an episode."""
+        """Open an episode; when none is open, on a new connection if the process was replaced."""
+        if not self._episodes and self._connection.poll():  # nothing was asked: this is no reply, but the end
+            self._connection.close()
+            self._connect()
+        self._episodes.add(episode.key)
         self._ask("begin", episode)
 
     def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
@@ -92,11 +91,21 @@ class SharedPolicy:
 
     def end(self, episode: str) -> None:
         """Forget an episode."""
+        self._episodes.discard(episode)
         self._ask("end", episode)
 
     def close(self) -> None:
         """Close the connection, which ends the episodes that are open on it; the policy itself stays."""
         self._connection.close()
+
+    def _connect(self) -> None:
+        with socket.socket(socket.AF_UNIX) as end:
+            try:
+                end.connect(self._address)
+            except OSError as error:
+                raise InfrastructureError(PROCESS_GONE) from error
+            self._connection = Connection(end.detach())
+        self.contract, self.observations = self._ask("open", self._model)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import REASONS
 from roep_gym.evaluate.shared_policy import SharedPolicy
 from roep_gym.evaluate.storage import load_dataset
-from roep_gym.policies.base import Policy
+from roep_gym.policies.base import Policy, PolicyEpisode
 from roep_gym.policies.batching import BatchLimits
 from roep_gym.policies.contract_suite import PolicyContractTests
 
@@ -266,6 +267,24 @@ class TestSharedPolicy(PolicyContractTests):
         with pytest.raises(InfrastructureError, match="to answer, but it is gone"):
             gone.act([])
         new.close()
+
+
+def test_a_worker_without_an_open_episode_goes_on_with_the_next_process() -> None:
+    process = InferenceProcess(plan_of("Torch"), InferenceSettings(), 60.0)
+    try:
+        idle, busy = SharedPolicy(process.address, "model"), SharedPolicy(process.address, "model")
+        episode = PolicyEpisode("a", "tabletop", "carry", "", 1)
+        busy.begin(episode)
+        process.process.kill()
+        process.process.join()
+        process.replace_if_lost()
+        idle.begin(replace(episode, key="b"))
+        idle.end("b")
+        with pytest.raises(InfrastructureError, match="to answer, but it is gone"):
+            busy.begin(replace(episode, key="c"))
+        idle.close()
+    finally:
+        process.close()
 
 
 def test_settings_outside_their_range_are_refused() -> None:
