@@ -24,6 +24,7 @@ import yaml
 from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
+from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
 from roep_gym.policies.expert import ExpertPolicy
@@ -107,7 +108,7 @@ def main(settings: Settings) -> None:
     model = SAC(
         "MultiInputPolicy",
         env,
-        learning_rate=5e-4,
+        learning_rate=LinearSchedule(5e-4, 0.0, 1.0),  # the last steps then change little
         learning_starts=settings.warm_up,
         gamma=settings.discount,
         ent_coef="auto_0.01",
