@@ -5,14 +5,17 @@ from __future__ import annotations
 import csv
 import importlib.util
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from shield_data import make_episodes
 from stable_baselines3.common.logger import configure
 
 from roep_gym.cli.main import main
+from roep_gym.shields import ShieldConfig, save_shield, train_shield
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -71,6 +74,24 @@ def test_a_time_limit_ends_the_training(tmp_path: Path) -> None:
     train = example("train_stove")
     train.main(train.Settings(out=tmp_path, demonstrations=1, minutes=0.0, step_budget=20))
     assert (tmp_path / "model.zip").is_file()
+
+
+@pytest.mark.libero
+def test_a_shielded_training_tells_of_its_interventions(tmp_path: Path) -> None:
+    train, curve = example("train_stove"), example("learning_curve")
+    fields = ("eef_pos_x", "eef_pos_y", "eef_pos_z", "gripper_qpos_0")
+    outcome = train_shield([replace(episode, fields=fields) for episode in make_episodes()], ShieldConfig())
+    assert outcome.shield is not None
+    shield = save_shield(
+        replace(outcome.shield, threshold=0.0), tmp_path / "shield.npz"
+    )  # it always intervenes
+    out = tmp_path / "shielded"
+    train.main(
+        train.Settings(out=out, demonstrations=1, steps=80, warm_up=40, step_budget=20, shield=str(shield))
+    )
+    (line,) = curve.read_run(out)
+    assert (line["intervention_rate"], line["intervention_steps"]) == (1.0, 20.0)
+    assert not (out / "shield.npz").exists()
 
 
 def test_curves_lie_side_by_side(tmp_path: Path) -> None:
