@@ -76,19 +76,9 @@ def train_row_shield(run: RunDirectory, plan: ResolvedPlan, row: Row, journal: J
 
 
 def _bootstrap_episodes(plan: ResolvedPlan, row: Row, journal: Journal) -> list[BootstrapEpisode]:
-    episodes = []
-    for condition in plan.conditions:
-        if CONDITIONS[condition.name].role != "bootstrap":
-            continue
-        for planned, record in journal.records(row.index, condition.name):
-            episodes.append(
-                BootstrapEpisode(
-                    identifier="/".join(map(str, plan.identity(planned).key)),
-                    reason=record.summary["reason"],
-                    fields=tuple(record.attributes["proprio"]),
-                    low=record.steps["proprio"],
-                    actions=record.steps["proposed_action"],
-                    unsafe=(record.steps["unsafe"] == 1).any(axis=1),
-                )
-            )
-    return episodes
+    return [
+        BootstrapEpisode.from_record(record)
+        for condition in plan.conditions
+        if CONDITIONS[condition.name].role == "bootstrap"
+        for _, record in journal.records(row.index, condition.name)
+    ]

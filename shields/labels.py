@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.record import EpisodeRecord
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray
 
@@ -85,6 +86,19 @@ class BootstrapEpisode:
             raise InvalidInputError(
                 f"Expected {where} with finite values, got a non-finite one at step {step}."
             )
+
+    @classmethod
+    def from_record(cls, record: EpisodeRecord) -> BootstrapEpisode:
+        """Return the episode of a record, identified by run id, seed group and episode."""
+        episode = record.attributes["episode"]
+        return cls(
+            identifier="/".join(str(episode[name]) for name in ("run_id", "seed_group", "episode")),
+            reason=record.summary["reason"],
+            fields=tuple(record.attributes["proprio"]),
+            low=record.steps["proprio"],
+            actions=record.steps["proposed_action"],
+            unsafe=(record.steps["unsafe"] == 1).any(axis=1),
+        )
 
     @property
     def finite(self) -> BoolArray:

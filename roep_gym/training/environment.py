@@ -3,7 +3,7 @@
 The stack, from the inside out::
 
     gym.make -> config.wrapper -> PerturbObservation -> ShieldAction -> StepBudget -> RecordEpisode
-             -> TrainingEpisode -> SelectObservation -> Monitor
+             -> TrainingEpisode -> PenalizeIntervention -> SelectObservation -> Monitor
 
     env = make_env(EnvironmentConfig("roep_gym/Tabletop-v0", {"task": "reach"}, observation_keys=["proprio"]))
 
@@ -25,6 +25,7 @@ import gymnasium as gym
 
 import roep_gym.envs
 from roep_gym.error import InvalidInputError
+from roep_gym.training.penalize_intervention import PenalizeIntervention
 from roep_gym.training.select_observation import SelectObservation
 from roep_gym.training.training_episode import TrainingEpisode
 from roep_gym.typing import JSON
@@ -52,6 +53,9 @@ class EnvironmentConfig:
         severity: Factor on the profile's severities by episode, a number or a mapping as `Severity.from_spec` reads it.
         shield: File of a stored shield, or `module:attribute`; it stays as it is during training. None: no shield.
         terminate_on_refusal: Whether a safe refusal ends the episode (terminated).
+        intervention_penalty: What an intervention of the shield costs.
+        distance_penalty: What it costs by distance between the proposed and the executed action.
+        proposed_action: Whether `info` holds the action before the shield.
         step_budget: Control steps after which the episode is truncated.
         record: Whether the last `info` of each episode holds its record, to train a shield from.
     """
@@ -64,6 +68,9 @@ class EnvironmentConfig:
     severity: float | dict[str, JSON] = 1.0
     shield: str | None = None
     terminate_on_refusal: bool = False
+    intervention_penalty: float = 0.0
+    distance_penalty: float = 0.0
+    proposed_action: bool = False
     step_budget: int = 280
     record: bool = False
 
@@ -103,6 +110,10 @@ def make_env(
     if config.record:
         env = RecordEpisode(env)
     env = TrainingEpisode(env, run_id=run_id, index=index)
+    if config.intervention_penalty or config.distance_penalty or config.proposed_action:
+        env = PenalizeIntervention(
+            env, config.intervention_penalty, config.distance_penalty, config.proposed_action
+        )
     if config.observation_keys is not None:
         env = SelectObservation(env, keys=config.observation_keys)
     if not monitor:

@@ -1,0 +1,67 @@
+"""`InterventionCallback`: what `TrainingStatistics` accumulates, in the logs of Stable-Baselines3."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.logger import KVWriter
+
+from roep_gym.training.training_statistics import TrainingStatistics
+
+__all__ = ["InterventionCallback"]
+
+
+class InterventionCallback(BaseCallback):  # type: ignore[misc]
+    """Log outcomes, unsafe attempts, the shield's activity and the perturbation's severity.
+
+    The tags are those of `TrainingStatistics`. Whoever writes the logs, the algorithm at its `log_interval`, an
+    `EvalCallback` or the user, gets what happened since they were last written, so that every event is in the event
+    files of TensorBoard exactly once; what is left when the training ends is written then.
+
+    Args:
+        quantiles: Quantiles of the risk.
+        verbose: As for every callback of Stable-Baselines3.
+    """
+
+    def __init__(self, quantiles: Sequence[float] = (0.5, 0.9, 0.99), verbose: int = 0) -> None:
+        super().__init__(verbose)
+        self._statistics = TrainingStatistics(quantiles)
+        self._source = _ScalarSource(self._statistics)
+
+    def _on_training_start(self) -> None:
+        # First among the outputs, so that all the others find the scalars.
+        if self._source not in self.logger.output_formats:
+            self.logger.output_formats.insert(0, self._source)
+
+    def _on_step(self) -> bool:
+        for index, (info, done) in enumerate(zip(self.locals["infos"], self.locals["dones"], strict=True)):
+            self._statistics.observe(index, info, done=bool(done))
+        return True
+
+    def _on_training_end(self) -> None:
+        if self._statistics.pending_steps:
+            self.logger.dump(self.num_timesteps)
+        self.logger.output_formats.remove(self._source)
+
+
+class _ScalarSource(KVWriter):  # type: ignore[misc]
+    """An output of the logger that writes nothing, but adds the scalars at the moment when logs are written.
+
+    A callback could only record values, and one recorded twice between two writings is lost.
+    """
+
+    def __init__(self, statistics: TrainingStatistics) -> None:
+        self._statistics = statistics
+
+    def write(
+        self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0
+    ) -> None:
+        """Add the scalars to those that the other outputs write after this one."""
+        for name, value in self._statistics.drain().items():
+            key_values[name] = value
+            key_excluded[name] = ("stdout", "log") if name.startswith("total/") else ()
+
+    def close(self) -> None:
+        """Nothing is open."""
