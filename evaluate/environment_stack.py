@@ -38,6 +38,8 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
     }
     settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
     chosen["settle_steps"] = settle
+    if settings.placement_shift:
+        chosen["placement_shift"] = settings.placement_shift
     if row.suite != "tabletop":
         if settings.unsafe_channels is not None:
             chosen["unsafe_channels"] = list(settings.unsafe_channels)

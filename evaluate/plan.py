@@ -74,6 +74,7 @@ class EnvironmentSettings:
         depth: Whether every camera also gives depth.
         control_mode: "relative" or "absolute".
         settle_steps: Settling steps before the first decision.
+        placement_shift: Distance by which every object is moved from its place in the initial state, in metres.
         unsafe_channels: Active unsafe channels.
         safety_limits: Replaces some limits of the unsafe channels.
         terminate_on_unsafe: Whether an unsafe attempt ends the episode.
@@ -84,6 +85,7 @@ class EnvironmentSettings:
     depth: bool | None = None
     control_mode: str | None = None
     settle_steps: int | None = None
+    placement_shift: float = 0.0
     unsafe_channels: tuple[str, ...] | None = None
     safety_limits: Mapping[str, float] = field(default_factory=dict)
     terminate_on_unsafe: bool = False
@@ -280,6 +282,10 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
                 raise InvalidInputError(
                     f"Expected at most {states} episodes a condition, as many as {task!r} has initial states, got "
                     f"{plan.seed_groups} x {plan.episodes}."
+                )
+            if suite == "tabletop" and plan.environment.placement_shift:
+                raise InvalidInputError(
+                    "Expected placement_shift 0 for tasks of tabletop, whose objects start where their seed says."
                 )
             budget = plan.suite_step_budgets.get(suite, plan.step_budget)
             rows.append(Row(len(rows), model, suite, task, instruction, budget))

@@ -32,6 +32,7 @@ class Command(NamedTuple):
 COMMANDS: Mapping[str, Command] = {
     "evaluate": Command("roep_gym.cli.evaluate", "run a policy on LIBERO under the protocol"),
     "serve": Command("roep_gym.cli.serve", "put a policy behind openpi's websocket protocol"),
+    "train": Command("roep_gym.cli.train", "train a model with Stable-Baselines3 inside the wrappers"),
     "gate": Command("roep_gym.cli.gate", "judge a stored run and print the claim table"),
     "tables": Command("roep_gym.cli.tables", "print tables of a run by name"),
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
@@ -46,6 +47,9 @@ COMMANDS: Mapping[str, Command] = {
     ),
     "compare": Command("roep_gym.cli.compare", "compare two runs, two models, or a run with the paper"),
     "power": Command("roep_gym.cli.power", "show how many episodes a drop of the success rate needs"),
+    "train-visuomotor": Command(
+        "roep_gym.cli.train_visuomotor", "train the built-in policy that sees, from scenes that it collects"
+    ),
     "tasks": Command("roep_gym.cli.tasks", "list the suites and tasks of the installed LIBERO"),
     "doctor": Command("roep_gym.cli.doctor", "check rendering, assets and versions, and say what to do"),
 }

@@ -276,7 +276,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             raise InvalidInputError(
                 f"Expected an initial state in 0..{len(states) - 1} for {self.task!r}, got {index}."
             )
-        return states[index]
+        state: FloatArray = states[index]
+        return state
 
     def _settle(self, simulation: LiberoSimulation) -> float:
         """Hold still for the settling steps; return the farthest that an object moved sideways, in metres."""

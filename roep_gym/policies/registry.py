@@ -18,6 +18,8 @@ __all__ = ["POLICIES", "make_policy"]
 POLICIES: Mapping[str, str] = {
     "random": "roep_gym.policies.random:RandomPolicy",
     "expert": "roep_gym.policies.expert:ExpertPolicy",
+    "visuomotor": "roep_gym.policies.visuomotor.policy:VisuomotorPolicy",
+    "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
     "sb3": "roep_gym.policies.sb3:SB3Policy",
     "openpi": "roep_gym.policies.openpi:OpenPIPolicy",
 }
