@@ -38,6 +38,8 @@ from roep_gym.policies.openpi_request import PRESETS
 from roep_gym.policies.random import RandomPolicy
 from roep_gym.policies.sb3 import SB3Policy
 from roep_gym.shields.config import ProjectionConfig, ShieldConfig
+from roep_gym.training.config import TrainingConfig
+from roep_gym.training.environment import EnvironmentConfig
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.profiles import PROFILES
 
@@ -275,6 +277,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "rows.csv": _columns(flat_tables._ROW_COLUMNS),
     "rows.csv, further columns": _columns(flat_tables._FURTHER_ROW_COLUMNS),
     "safety limits": _dataclass(SafetyLimits),
+    "training config": _dataclass(TrainingConfig),
+    "training environment": _dataclass(EnvironmentConfig),
     "sb3 arguments": _arguments(SB3Policy),
     "shield arguments": _arguments(ShieldAction),
     "shield settings": _dataclass(ShieldConfig),

@@ -61,7 +61,7 @@ class Severity(ABC):
             raise unknown_name("form of a severity", str(form), _FORMS)
         if not isinstance(values, list | tuple) or not values:
             raise InvalidInputError(f"Expected the severity {form!r} to hold a list, got {values!r}.")
-        return _FORMS[form](values)
+        return _FORMS[form](list(values))
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInpu
 from roep_gym.policies.revision import file_revision
 from roep_gym.typing import Array, Observation
 
-__all__ = ["ALGORITHMS", "SB3Policy"]
+__all__ = ["ALGORITHMS", "SB3Policy", "algorithm_class"]
 
 ALGORITHMS: Mapping[str, str] = {
     **dict.fromkeys(("A2C", "DDPG", "PPO", "SAC", "TD3"), "stable_baselines3"),
@@ -216,14 +216,20 @@ def _model_file(path: str) -> Path:
     )
 
 
-def _load(algorithm: str, file: Path, device: str) -> Any:
+def algorithm_class(algorithm: str) -> Any:
+    """Return the class of an algorithm: its name ("PPO"), or "module:attribute".
+
+    Raises:
+        InvalidInputError: There is no such algorithm.
+        DependencyNotInstalledError: Its package is missing.
+    """
     module, _, attribute = algorithm.partition(":")
     if not attribute:
         if algorithm not in ALGORITHMS:
             raise unknown_name("Stable-Baselines3 algorithm", algorithm, ALGORITHMS)
         module, attribute = ALGORITHMS[algorithm], algorithm
     try:
-        loader = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         if module != "sb3_contrib":
             raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
@@ -232,6 +238,10 @@ def _load(algorithm: str, file: Path, device: str) -> Any:
         ) from error
     except AttributeError as error:
         raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
+
+
+def _load(algorithm: str, file: Path, device: str) -> Any:
+    loader = algorithm_class(algorithm)
     try:
         return loader.load(file, device=device)
     except Exception as error:

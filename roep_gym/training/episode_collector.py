@@ -12,7 +12,7 @@ from roep_gym.shields.labels import BootstrapEpisode
 __all__ = ["EpisodeCollector"]
 
 
-class EpisodeCollector(BaseCallback):  # type: ignore[misc]
+class EpisodeCollector(BaseCallback):
     """Keep the episodes of a training run as `train_shield` takes them.
 
     The environments need `EnvironmentConfig(record=True)` and no shield. A policy changes while it learns, and with it

@@ -13,7 +13,7 @@ from roep_gym.training.training_statistics import TrainingStatistics
 __all__ = ["InterventionCallback"]
 
 
-class InterventionCallback(BaseCallback):  # type: ignore[misc]
+class InterventionCallback(BaseCallback):
     """Log outcomes, unsafe attempts, the shield's activity and the perturbation's severity.
 
     The tags are those of `TrainingStatistics`. Whoever writes the logs, the algorithm at its `log_interval`, an
@@ -46,7 +46,7 @@ class InterventionCallback(BaseCallback):  # type: ignore[misc]
         self.logger.output_formats.remove(self._source)
 
 
-class _ScalarSource(KVWriter):  # type: ignore[misc]
+class _ScalarSource(KVWriter):
     """An output of the logger that writes nothing, but adds the scalars at the moment when logs are written.
 
     A callback could only record values, and one recorded twice between two writings is lost.

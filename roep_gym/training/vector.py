@@ -56,7 +56,7 @@ def make_sb3_vec_env(
 
     if monitor_folder is not None:
         Path(monitor_folder).mkdir(parents=True, exist_ok=True)
-    makers = [
+    makers: list[Callable[[], gym.Env[Any, Any]]] = [
         partial(make_env, config, run_id=run_id, index=index, monitor_file=monitor_file(index))
         for index in range(_count(n_envs))
     ]

@@ -1,0 +1,65 @@
+"""`roep-gym train`: train a model with Stable-Baselines3 from a YAML file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+import yaml
+
+from roep_gym.error import InvalidInputError
+
+__all__ = ["TrainArguments", "run"]
+
+
+@dataclass(frozen=True)
+class TrainArguments:
+    """Train a model with Stable-Baselines3; the folder then holds a plan that evaluates it."""
+
+    config: Annotated[Path, tyro.conf.Positional]
+    """YAML file with the fields of `TrainingConfig`."""
+    out: Path | None = None
+    """Folder of the run; default: runs/NAME."""
+    seed: int | None = None
+    """Seed, instead of the file's."""
+    timesteps: int | None = None
+    """Steps of all environments together, instead of the file's."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Train and return 0."""
+    arguments = tyro.cli(TrainArguments, args=argv, prog="roep-gym train")
+    # A wrapper of one's own, "module:attribute", is found in the working directory, as with `python -m`.
+    sys.path.insert(0, os.getcwd())
+    from roep_gym.training.config import training_config
+    from roep_gym.training.run import train
+
+    try:
+        source = yaml.safe_load(arguments.config.read_text())
+    except OSError as error:
+        raise InvalidInputError(
+            f"Expected a configuration at {arguments.config}, got {error.strerror}."
+        ) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InvalidInputError(
+            f"Expected YAML in {arguments.config}, got: {' '.join(str(error).split())}"
+        ) from error
+    if not isinstance(source, dict):
+        raise InvalidInputError(
+            f"Expected a mapping of training fields in {arguments.config}, got {source!r}."
+        )
+    source.setdefault("name", arguments.config.stem)
+    for name, value in (("seed", arguments.seed), ("total_timesteps", arguments.timesteps)):
+        if value is not None:
+            source[name] = value
+    config = training_config(source)
+    out = arguments.out or Path("runs", config.name)
+    trained = train(config, out)
+    print(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
+    print(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
+    return 0

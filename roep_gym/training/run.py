@@ -1,0 +1,180 @@
+"""A training run with Stable-Baselines3, from its configuration to a model that `roep-gym evaluate` loads.
+
+`train` writes into a folder: `model.zip`, `best_model.zip` and `evaluations.npz` of the evaluations in training,
+`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and `evaluate.yaml`, a plan that evaluates the model.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
+from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from roep_gym.error import InvalidInputError
+from roep_gym.policies.sb3 import algorithm_class
+from roep_gym.training.config import TrainingConfig
+from roep_gym.training.intervention_callback import InterventionCallback
+from roep_gym.training.vector import make_sb3_vec_env
+
+__all__ = ["TrainedModel", "train"]
+
+
+class TrainedModel(NamedTuple):
+    """What a training run leaves: the model's file, and the plan that evaluates it."""
+
+    model: Path
+    plan: Path
+
+
+class _FixedEpisodes(EvalCallback):
+    """Evaluates on the same episodes each time, so that the best model is not the one with the easiest episodes."""
+
+    def _on_step(self) -> bool:
+        if self.n_calls % self.eval_freq == 0:
+            self.eval_env.seed(0)
+        return bool(super()._on_step())
+
+
+class _SaveNormalization(BaseCallback):
+    """Saves the statistics that belong to the best model beside it."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    def _on_step(self) -> bool:
+        normalization = self.model.get_vec_normalize_env()
+        if normalization is not None:
+            normalization.save(str(self._file))
+        return True
+
+
+def train(config: TrainingConfig, out: Path) -> TrainedModel:
+    """Train a model.
+
+    Args:
+        config: The run.
+        out: Folder of the run, without a model in it.
+
+    Raises:
+        InvalidInputError: The folder has a model, or algorithm, hyperparameters or environment do not fit.
+    """
+    if (out / "model.zip").exists():
+        raise InvalidInputError(f"Expected a folder without a model, got {out}; choose another with --out.")
+    algorithm = algorithm_class(config.algorithm)
+    env = _environments(config, out)
+    try:
+        model = algorithm(
+            config.policy or _policy_for(env.observation_space),
+            env,
+            seed=config.seed,
+            tensorboard_log=str(out / "tensorboard"),
+            **config.hyperparameters,
+        )
+    except (TypeError, ValueError, AssertionError) as error:
+        env.close()
+        raise InvalidInputError(
+            f"Expected hyperparameters that {config.algorithm} takes, got: {error}."
+        ) from error
+    callbacks, eval_env = _callbacks(config, out)
+    try:
+        model.learn(
+            config.total_timesteps, callbacks, log_interval=config.log_interval, tb_log_name=config.name
+        )
+        model.save(out / "model.zip")
+        if isinstance(env, VecNormalize):
+            env.save(str(out / "normalization.pkl"))
+    finally:
+        env.close()
+        if eval_env is not None:
+            eval_env.close()
+    plan = out / "evaluate.yaml"
+    plan.write_text(yaml.safe_dump(_plan(config, out), sort_keys=False))
+    return TrainedModel(out / "model.zip", plan)
+
+
+def _environments(config: TrainingConfig, out: Path) -> VecEnv:
+    env = make_sb3_vec_env(
+        config.environment,
+        config.n_envs,
+        run_id=config.name,
+        seed=config.seed,
+        subprocesses=config.subprocesses,
+        monitor_folder=out / "monitor",
+    )
+    return _normalized(env, training=True) if config.normalize else env
+
+
+def _callbacks(config: TrainingConfig, out: Path) -> tuple[list[BaseCallback], VecEnv | None]:
+    callbacks: list[BaseCallback] = [InterventionCallback()]
+    eval_env: VecEnv | None = None
+    if config.eval_every:
+        eval_env = make_sb3_vec_env(
+            replace(config.environment, **config.eval_environment), run_id=f"{config.name}/evaluation"
+        )
+        if config.normalize:
+            eval_env = _normalized(eval_env, training=False)
+        best = _SaveNormalization(out / "best_normalization.pkl") if config.normalize else None
+        evaluation = _FixedEpisodes(
+            eval_env,
+            callback_on_new_best=best,
+            n_eval_episodes=config.eval_episodes,
+            eval_freq=max(config.eval_every // config.n_envs, 1),
+            log_path=str(out),
+            best_model_save_path=str(out),
+            verbose=0,
+        )
+        callbacks.append(evaluation)
+    if config.checkpoint_every:
+        callbacks.append(
+            CheckpointCallback(
+                max(config.checkpoint_every // config.n_envs, 1),
+                str(out / "checkpoints"),
+                config.name,
+                save_vecnormalize=config.normalize,
+            )
+        )
+    return callbacks, eval_env
+
+
+def _policy_for(space: spaces.Space[Any]) -> str:
+    if isinstance(space, spaces.Dict):
+        return "MultiInputPolicy"
+    return "CnnPolicy" if is_image_space(space) else "MlpPolicy"
+
+
+def _normalized(env: VecEnv, *, training: bool) -> VecNormalize:
+    space = env.observation_space
+    keys = None
+    if isinstance(space, spaces.Dict):
+        keys = [key for key, box in space.spaces.items() if len(box.shape or ()) == 1]
+    return VecNormalize(env, training=training, norm_reward=False, norm_obs_keys=keys)
+
+
+def _plan(config: TrainingConfig, out: Path) -> dict[str, Any]:
+    """Return a plan of the model's evaluation, as `roep-gym evaluate` reads it."""
+    environment = config.environment
+    arguments: dict[str, Any] = {
+        "algorithm": config.algorithm,
+        "path": str((out / "model.zip").resolve()),
+    }
+    if isinstance(environment.observation_keys, str):
+        arguments["observation_key"] = environment.observation_keys
+    if config.normalize:
+        arguments["normalization"] = str((out / "normalization.pkl").resolve())
+    task, suite = environment.arguments.get("task", "carry"), environment.arguments.get("suite")
+    if environment.env_id == "roep_gym/Tabletop-v0":
+        suite = "tabletop"
+    return {
+        "name": config.name,
+        "models": [{"name": config.name, "policy": "sb3", "arguments": arguments}],
+        "tasks": [f"{suite}/{task}" if suite else task],
+        "conditions": ["main"],
+        "step_budget": environment.step_budget,
+    }

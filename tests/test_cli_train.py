@@ -1,0 +1,117 @@
+"""`roep-gym train`: from a file to a model that `roep-gym evaluate` loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from roep_gym.cli.main import main
+from roep_gym.policies.base import Policy
+from roep_gym.policies.registry import make_policy
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "train_tabletop.yaml"
+SHORT = {
+    "total_timesteps": 64,
+    "n_envs": 2,
+    "hyperparameters": {"n_steps": 16, "batch_size": 16, "device": "cpu"},
+    "eval_every": 32,
+    "eval_episodes": 2,
+    "checkpoint_every": 32,
+    "environment": {
+        "env_id": "roep_gym/Tabletop-v0",
+        "arguments": {"task": "reach", "image_size": 36},
+        "profile": "strong",
+        "severity": {"uniform": [0, 1]},
+        "step_budget": 8,
+    },
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def written(folder: Path, **changes: Any) -> str:
+    path = folder / "short.yaml"
+    path.write_text(yaml.safe_dump({**SHORT, **changes}))
+    return str(path)
+
+
+def test_a_training_leaves_model_best_model_checkpoints_and_logs(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["train", written(tmp_path, normalize=True), "--out", str(out)]) == 0
+    names = {path.name for path in out.iterdir()}
+    assert {"model.zip", "best_model.zip", "evaluations.npz", "evaluate.yaml"} < names
+    assert {"normalization.pkl", "best_normalization.pkl"} < names
+    assert len(list((out / "checkpoints").glob("*_steps.zip"))) == 2
+    assert len(list((out / "monitor").iterdir())) == 2
+    assert np.load(out / "evaluations.npz")["timesteps"].tolist() == [32, 64]
+    (file,) = (out / "tensorboard").rglob("events.out.tfevents.*")
+    events = EventAccumulator(str(file)).Reload()
+    assert {"outcome/episodes", "perturbation/severity_mean", "eval/success_rate"} <= {
+        *events.Tags()["scalars"]
+    }
+    assert events.Scalars("total/outcome/episodes")[-1].value == 8
+    model = yaml.safe_load((out / "evaluate.yaml").read_text())["models"][0]
+    assert isinstance(make_policy(model["policy"], **model["arguments"]), Policy)
+
+
+def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
+    from stable_baselines3 import PPO
+
+    vectors = []
+    for name, seed in (("a", "3"), ("b", "3"), ("c", "4")):
+        out = tmp_path / name
+        main(["train", written(tmp_path, eval_every=0), "--out", str(out), "--seed", seed])
+        parameters = PPO.load(out / "model.zip", device="cpu").policy.state_dict().values()
+        vectors.append(np.concatenate([value.numpy().ravel() for value in parameters]))
+    assert np.array_equal(vectors[0], vectors[1])
+    assert not np.array_equal(vectors[0], vectors[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"algoritm": "PPO"}, "Unknown training field 'algoritm'. Did you mean 'algorithm'?"),
+        ({"algorithm": "PPPO"}, "Unknown Stable-Baselines3 algorithm 'PPPO'. Did you mean 'PPO'"),
+        ({"environment": {"env": "x"}}, "Unknown environment field 'env'."),
+        ({"environment": 3}, "Expected a mapping of environment fields, got 3."),
+        ({"eval_environment": {"profil": None}}, "Did you mean 'profile'?"),
+        ({"total_timesteps": 0}, "Expected total_timesteps to be an integer >= 1, got 0."),
+        ({"hyperparameters": {"n_step": 1}}, "Expected hyperparameters that PPO takes, got: "),
+        ({"name": "a/b"}, "Expected a name without slashes or line breaks, got 'a/b'."),
+    ],
+)
+def test_a_wrong_file_is_one_sentence(tmp_path: Path, capsys: Any, changes: Any, message: str) -> None:
+    assert main(["train", written(tmp_path, **changes), "--out", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_with_a_model_is_left_alone(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "model.zip").write_text("mine")
+    assert main(["train", written(tmp_path), "--out", str(tmp_path)]) == 2
+    assert "Expected a folder without a model" in capsys.readouterr().err
+    assert (tmp_path / "model.zip").read_text() == "mine"
+
+
+@pytest.mark.slow
+def test_the_example_learns_and_is_evaluated(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert main(["train", str(EXAMPLE), "--out", str(out)]) == 0
+    plan = out / "evaluate.yaml"
+    assert (
+        main(["evaluate", str(plan), "--quick", "--workers", "1", "--out", str(tmp_path / "evaluation")]) == 0
+    )
+    successes = np.load(out / "evaluations.npz")["successes"].mean(axis=1)
+    assert successes[-1] >= 0.8
