@@ -46,7 +46,7 @@ class ModelSpec:
 
     Attributes:
         name: The model's label in every table.
-        policy: Registered policy ("expert", "sb3", "openpi", ...) or "module:attribute".
+        policy: Registered policy ("visuomotor", "sb3", "openpi", ...) or "module:attribute".
         arguments: Arguments of the policy, JSON-native.
         tasks: Tasks of this model; empty: those of the plan.
         accept: Written reasons, by contract field, why a mismatch or an unknown is accepted.

@@ -37,6 +37,8 @@ from roep_gym.policies.openpi import OpenPIPolicy
 from roep_gym.policies.openpi_request import PRESETS
 from roep_gym.policies.random import RandomPolicy
 from roep_gym.policies.sb3 import SB3Policy
+from roep_gym.policies.visuomotor import network
+from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
 from roep_gym.shields.config import ProjectionConfig, ShieldConfig
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.environment import EnvironmentConfig
@@ -244,6 +246,30 @@ def _presets() -> str:
     return _markdown(["preset", *(_code(f) for f in shown)], rows)
 
 
+def _model_card() -> str:
+    """What the weights that ship say about themselves."""
+    rows = []
+    for file in sorted(WEIGHTS.glob("*.safetensors")):
+        card = network.load(file).card
+        for instruction, task in card["tasks"].items():
+            errors = task["localisation_error_cm"]
+            cells = [f"{e['median']:.2f}, {e['p90']:.2f}" for e in (errors["object"], errors["receptacle"])]
+            rows.append([card["suite"], instruction, str(task["frames"]), *cells])
+    return _markdown(["suite", "instruction", "frames", "object: median, p90", "receptacle: median, p90"], rows)
+
+
+def _networks() -> str:
+    cards = [network.load(file).card for file in sorted(WEIGHTS.glob("*.safetensors"))]
+    return _markdown(
+        ["suite", "parameters", "training frames", "epochs", "training time"],
+        [
+            [c["suite"], f"{c['parameters']:,}", f"{c['training_frames']:,}", str(c["training"]["epochs"])]
+            + [f"{c['training_seconds']} s"]
+            for c in cards
+        ],
+    )
+
+
 def _example_policy() -> str:
     return f"```python\n{(ROOT / 'examples' / 'tabletop_policy.py').read_text(encoding='utf-8')}```\n"
 
@@ -257,10 +283,14 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "episodes.csv": _columns(flat_tables._EPISODE_COLUMNS),
     "episodes.csv, further columns": _columns(flat_tables._FURTHER_EPISODE_COLUMNS),
     "example policy": _example_policy,
+    "blind arguments": _arguments(BlindPolicy),
     "expert arguments": _arguments(ExpertPolicy),
+    "visuomotor arguments": _arguments(VisuomotorPolicy),
     "gate checks": _checks,
     "gate settings": _gate_settings,
     "libero arguments": _arguments(LiberoEnv),
+    "model card": _model_card,
+    "networks": _networks,
     "manifest.csv": _columns(flat_tables._MANIFEST_COLUMNS),
     "model": _dataclass(ModelSpec),
     "observation request": _dataclass(ObservationRequest),

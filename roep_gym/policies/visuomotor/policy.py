@@ -222,6 +222,9 @@ class BlindPolicy(VisuomotorPolicy):
         weights: Folder of weights, whose model cards tell the mean places; empty: those of the package.
     """
 
+    def __init__(self, chunk: int = 8, weights: str = "") -> None:
+        super().__init__(chunk, weights)
+
     def _localise(self, episodes: Sequence[_Episode], inputs: Sequence[PolicyInput]) -> FloatArray:
         del inputs
         return np.array([e.trained.card["tasks"][e.instruction]["mean_places"] for e in episodes])
