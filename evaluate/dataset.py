@@ -7,8 +7,10 @@ array: `row_size` steps for each episode, CF conventions chapter 9), `write_run`
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ import xarray as xr
 
 from roep_gym import contracts, fingerprint
 from roep_gym.evaluate.flat_tables import write_tables
-from roep_gym.evaluate.journal import Journal
+from roep_gym.evaluate.journal import Abort, Journal
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import (
@@ -68,41 +70,25 @@ def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
 
 def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr.Dataset:
     """Return the episode Dataset of a run, planned episodes that were not run included."""
-    planned = list(plan.episodes())
-    positions = {p: i for i, p in enumerate(planned)}
-    conditions = {condition.name: i for i, condition in enumerate(plan.conditions)}
-    identities = [plan.identity(p) for p in planned]
-    fingerprints: dict[str, Any] = {}
-    observed: dict[int, dict[str, list[Any]]] = {row.index: {} for row in plan.rows}
-    declared: dict[int, dict[str, Any]] = {}
-    clean_actions: dict[int, list[Array]] = {}
-    columns: dict[str, list[tuple[int, Any]]] = {name: [] for name in EPISODE_VARIABLES}
-    channels = np.full((len(planned), len(UNSAFE_CHANNELS)), -1, dtype=np.int32)
-    for episode, record in journal.records():
-        position = positions[episode]
-        for name, value in record.summary.items():
-            if name in columns:
-                columns[name].append((position, REASONS.index(value) if name == "reason" else value))
-        for i, channel in enumerate(UNSAFE_CHANNELS):
-            channels[position, i] = record.summary["unsafe_channel_attempts"][channel]
-        fingerprints[str(record.summary["fingerprint"])] = json.loads(record.attributes["fingerprint"])
-        _collect_observed(observed[episode.row], record)
-        if episode.condition == "baseline":
-            clean_actions.setdefault(episode.row, []).append(record.steps["proposed_action"])
-        declared[episode.row] = json.loads(record.attributes["declared"])
-    aborts = Counter(abort.planned for abort in journal.aborts())
-    columns["aborts"] = [(positions[p], count) for p, count in aborts.items()]
-
+    outcomes = _Outcomes(plan)
+    for _, entries in groupby(journal.records(), key=lambda entry: entry[0].row):
+        outcomes.add_row(list(entries))
+    outcomes.add_aborts(journal.aborts())
+    row, condition, group, episode = (index.ravel() for index in np.indices(outcomes.shape, dtype=np.int32))
+    keys = [_pairing_keys(plan, row) for row in plan.rows]
+    init_state, env_seed = np.broadcast_to(
+        np.array(keys, dtype=np.int64).reshape(len(plan.rows), 1, -1, 2), (*outcomes.shape[:2], len(keys[0]), 2)
+    ).reshape(-1, 2).T  # fmt: skip
     data = empty_dataset(
-        rows=_row_variables(run, plan, declared, observed),
-        conditions=list(conditions),
+        rows=_row_variables(run, plan, outcomes.declared, outcomes.observed),
+        conditions=[condition.name for condition in plan.conditions],
         planned={
-            "row_index": [p.row for p in planned],
-            "condition_index": [conditions[p.condition] for p in planned],
-            "seed_group": [p.seed_group for p in planned],
-            "episode_index": [p.episode for p in planned],
-            "init_state": [i.init_state for i in identities],
-            "env_seed": [i.scene_seed for i in identities],
+            "row_index": row,
+            "condition_index": condition,
+            "seed_group": group,
+            "episode_index": episode,
+            "init_state": init_state,
+            "env_seed": env_seed,
         },
         run_ids=[[plan.run_id(row, condition) for condition in plan.conditions] for row in plan.rows],
         attrs={
@@ -114,35 +100,114 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
                     "plan": json.loads(plan.plan.to_json()),
                     "plan_digest": plan.digest,
                     "versions": fingerprint.versions(),
-                    "fingerprints": fingerprints,
+                    "fingerprints": {
+                        name: json.loads(details) for name, details in outcomes.fingerprints.items()
+                    },
                 },
                 sort_keys=True,
             ),
         },
     )
-    for name, values in columns.items():
-        if values:
-            where, what = zip(*values, strict=True)
-            data[name].values[list(where)] = what
-    data["unsafe_channel_attempts"].values[:] = channels
-    if clean_actions:
-        data["clean_action_variance"] = _action_variance(clean_actions, data.sizes["row"])
+    for name, values in outcomes.columns.items():
+        data[name].values[:] = values
+    data["unsafe_channel_attempts"].values[:] = outcomes.channels
+    if outcomes.action_variance:
+        data["clean_action_variance"] = _action_variance(outcomes.action_variance, data.sizes["row"])
     check_dataset(data)
     return data
+
+
+class _Outcomes:
+    """What the records of a run say, a column for each variable, in the order of the plan.
+
+    Attributes:
+        shape: Rows, conditions, seed groups and episodes of the plan.
+        columns: Values of the episode variables that records determine.
+        channels: Unsafe attempts (episode, unsafe channel).
+        fingerprints: Numeric fingerprints by their hash, JSON.
+        declared: Contract that the policy declared, by row.
+        observed: Values that each contract field was observed with, by row.
+        action_variance: Variance of each entry of the proposed actions over the clean run, by row.
+    """
+
+    def __init__(self, plan: ResolvedPlan) -> None:
+        self.shape = (len(plan.rows), len(plan.conditions), plan.plan.seed_groups, plan.plan.episodes)
+        size = math.prod(self.shape)
+        self.columns = {
+            name: np.full(size, spec.fill, dtype=spec.dtype)
+            for name, spec in EPISODE_VARIABLES.items()
+            if name
+            not in ("row_index", "condition_index", "episode_index", "seed_group", "init_state", "env_seed")
+        }
+        self.channels = np.full((size, len(UNSAFE_CHANNELS)), -1, dtype=np.int32)
+        self.fingerprints: dict[str, str] = {}
+        self.declared: dict[int, Mapping[str, Any]] = {}
+        self.observed: dict[int, dict[str, list[Any]]] = {row.index: {} for row in plan.rows}
+        self.action_variance: dict[int, Array] = {}
+        self._conditions = {condition.name: i for i, condition in enumerate(plan.conditions)}
+
+    def add_row(self, entries: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> None:
+        """Take all records of one row."""
+        row = entries[0][0].row
+        declared, observed = "", dict[str, None]()
+        for planned, record in entries:
+            position = self._position(planned)
+            for name, value in record.summary.items():
+                if name in self.columns:
+                    self.columns[name][position] = REASONS.index(value) if name == "reason" else value
+            attempts = record.summary["unsafe_channel_attempts"]
+            self.channels[position] = [attempts[channel] for channel in UNSAFE_CHANNELS]
+            self.fingerprints[str(record.summary["fingerprint"])] = record.attributes["fingerprint"]
+            declared = record.attributes["declared"]
+            observed[record.attributes["observed"]] = None
+        self.declared[row] = json.loads(declared)
+        for text in observed:
+            _collect_observed(self.observed[row], json.loads(text))
+        clean = [
+            record.steps["proposed_action"] for planned, record in entries if planned.condition == "baseline"
+        ]
+        if clean:
+            self.action_variance[row] = np.concatenate(clean).astype(np.float64).var(axis=0)
+
+    def add_aborts(self, aborts: Sequence[Abort]) -> None:
+        """Count the aborted attempts."""
+        for planned, count in Counter(abort.planned for abort in aborts).items():
+            self.columns["aborts"][self._position(planned)] = count
+
+    def _position(self, planned: PlannedEpisode) -> int:
+        _, conditions, groups, episodes = self.shape
+        condition = self._conditions[planned.condition]
+        return (
+            (planned.row * conditions + condition) * groups + planned.seed_group
+        ) * episodes + planned.episode
+
+
+def _pairing_keys(plan: ResolvedPlan, row: Row) -> list[tuple[int | None, int | None]]:
+    """Return initial state and scene seed of each episode of a condition; they are equal in all of a row's."""
+    identities = (
+        plan.identity(PlannedEpisode(row.index, plan.conditions[0].name, group, episode))
+        for group in range(plan.plan.seed_groups)
+        for episode in range(plan.plan.episodes)
+    )
+    return [(identity.init_state, identity.scene_seed) for identity in identities]
 
 
 def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.Dataset:
     """Return the steps of one condition of one row as a contiguous ragged array."""
     planned, first = records[0]
     attributes = first.attributes
+    variables: dict[str, Any] = {
+        "row_size": (
+            "episode",
+            np.array([len(r.steps["reward"]) for _, r in records], dtype=np.int32),
+            {"long_name": "steps of the episode", "sample_dimension": "step", "units": "1"},
+        )
+    }
+    for name, (dimensions, long_name, units) in _STEP_ATTRIBUTES.items():
+        values = np.concatenate([record.steps[name] for _, record in records])
+        variables[name] = (("step", *dimensions), values, {"long_name": long_name, "units": units})
     data = xr.Dataset(
-        {
-            "row_size": (
-                "episode",
-                np.array([len(r.steps["reward"]) for _, r in records], dtype=np.int32),
-                {"long_name": "steps of the episode", "sample_dimension": "step", "units": "1"},
-            )
-        },
+        variables,
         coords={
             "seed_group": ("episode", np.array([p.seed_group for p, _ in records], dtype=np.int32)),
             "episode_index": ("episode", np.array([p.episode for p, _ in records], dtype=np.int32)),
@@ -157,9 +222,6 @@ def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.D
             "Conventions": "CF-1.11",
         },
     )
-    for name, (dimensions, long_name, units) in _STEP_ATTRIBUTES.items():
-        values = np.concatenate([record.steps[name] for _, record in records])
-        data[name] = (("step", *dimensions), values, {"long_name": long_name, "units": units})
     for name in ("shield_reason", "projection"):
         data[name].attrs.update(
             flag_values=list(range(len(attributes[name]))), flag_meanings=" ".join(attributes[name])
@@ -167,20 +229,17 @@ def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.D
     return data
 
 
-def _action_variance(clean_actions: Mapping[int, list[Array]], rows: int) -> xr.Variable:
+def _action_variance(by_row: Mapping[int, Array], rows: int) -> xr.Variable:
     """Return the variance of each action entry over all steps of a row's clean run, NaN where nothing ran."""
-    width = max(actions[0].shape[1] for actions in clean_actions.values())
-    variance = np.full((rows, width), np.nan)
-    for row, actions in clean_actions.items():
-        stacked = np.concatenate(actions).astype(np.float64)
-        variance[row, : stacked.shape[1]] = stacked.var(axis=0)
+    variance = np.full((rows, max(map(len, by_row.values()))), np.nan)
+    for row, values in by_row.items():
+        variance[row, : len(values)] = values
     attributes = {"long_name": "variance of the proposed actions of the clean run", "units": "1"}
     return xr.Variable(("row", "action_entry"), variance, attributes)
 
 
-def _collect_observed(row: dict[str, list[Any]], record: EpisodeRecord) -> None:
+def _collect_observed(row: dict[str, list[Any]], values: Mapping[str, Any]) -> None:
     """Add what an episode observed of its runtime; a field may have been observed with several values."""
-    values = json.loads(record.attributes["observed"])
     for name, value in values.items():
         if value is not None and value not in row.setdefault(name, []):
             row[name].append(value)
