@@ -255,19 +255,20 @@ def _model_card() -> str:
             errors = task["localisation_error_cm"]
             cells = [f"{e['median']:.2f}, {e['p90']:.2f}" for e in (errors["object"], errors["receptacle"])]
             rows.append([card["suite"], instruction, str(task["frames"]), *cells])
-    return _markdown(["suite", "instruction", "frames", "object: median, p90", "receptacle: median, p90"], rows)
+    return _markdown(
+        ["suite", "instruction", "frames", "object: median, p90", "receptacle: median, p90"], rows
+    )
 
 
 def _networks() -> str:
-    cards = [network.load(file).card for file in sorted(WEIGHTS.glob("*.safetensors"))]
-    return _markdown(
-        ["suite", "parameters", "training frames", "epochs", "training time"],
-        [
-            [c["suite"], f"{c['parameters']:,}", f"{c['training_frames']:,}", str(c["training"]["epochs"])]
-            + [f"{c['training_seconds']} s"]
-            for c in cards
-        ],
-    )
+    rows = []
+    for file in sorted(WEIGHTS.glob("*.safetensors")):
+        card = network.load(file).card
+        counts = [f"{card[name]:,}" for name in ("parameters", "training_frames")]
+        rows.append(
+            [card["suite"], *counts, str(card["training"]["epochs"]), f"{card['training_seconds']} s"]
+        )
+    return _markdown(["suite", "parameters", "training frames", "epochs", "training time"], rows)
 
 
 def _example_policy() -> str:

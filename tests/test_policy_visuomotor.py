@@ -56,7 +56,11 @@ def square_scenes(count: int) -> Scenes:
     for image, (row, column) in zip(images, corners, strict=True):
         image[row : row + 12, column : column + 12] = 220
     places = (np.repeat(corners[:, ::-1], 2, axis=0).reshape(count, 4) - 56) / 400.0
-    return Scenes(images, places.astype(np.float32), np.arange(count, dtype=np.int32))
+    points = np.repeat((corners + 6) / 64.0 - 1.0, 2, axis=0).reshape(count, 2, 2)
+    held = np.zeros(count, dtype=bool)
+    return Scenes(
+        images, places.astype(np.float32), points.astype(np.float32), held, np.arange(count, dtype=np.int32)
+    )
 
 
 def test_training_finds_a_square() -> None:

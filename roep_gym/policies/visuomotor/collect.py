@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -54,12 +54,14 @@ class Scenes(NamedTuple):
     Attributes:
         images: uint8 (n, size, size, 3), upright.
         places: float32 (n, 4), x and y of the object and x and y of the receptacle, in metres.
+        points: float32 (n, 2, 2), row and column of object and receptacle in the image, from -1 (top, left) to 1.
         held: bool (n,), whether the hand has closed on the object, whose place nobody asks for any more.
         rollouts: int32 (n,), the rollout of each frame.
     """
 
     images: Array
     places: FloatArray
+    points: FloatArray
     held: Array
     rollouts: Array
 
@@ -67,6 +69,7 @@ class Scenes(NamedTuple):
 class _Frame(NamedTuple):
     image: Array
     places: FloatArray
+    points: FloatArray
     held: bool
 
 
@@ -95,10 +98,11 @@ def collect(suite: str, task: str, config: CollectionConfig) -> Scenes:
             rollouts += [rollout] * (len(frames) - len(rollouts))
     finally:
         env.close()
-    images, places, held = zip(*frames, strict=True)
+    images, places, points, held = zip(*frames, strict=True)
     return Scenes(
         np.array(images),
         np.array(places, dtype=np.float32),
+        np.array(points, dtype=np.float32),
         np.array(held),
         np.array(rollouts, dtype=np.int32),
     )
@@ -138,7 +142,7 @@ def _roll_out(env: LiberoEnv, rollout: int, config: CollectionConfig) -> Iterato
         (chunk,) = expert.act([PolicyInput("rollout", step, env.instruction, observation)])
         held = held or chunk[0, 6] == CLOSED
         if step % config.interval == 0:
-            yield _Frame(simulation.render(CAMERA, IMAGE_SIZE), _places(simulation, targets), held)
+            yield _frame(simulation, targets, held)
             if not held:
                 for _ in range(config.moved_frames):
                     yield _moved_frame(env, simulation, targets, config.most_shift, random)
@@ -168,18 +172,33 @@ def _moved_frame(
         else:
             model.body_pos[model.body_name2id(domain.fixtures_dict[name].root_body)] += displacement
     domain.sim.forward()
-    seen = _Frame(simulation.render(CAMERA, IMAGE_SIZE), _places(simulation, targets), held=False)
+    seen = _frame(simulation, targets, held=False)
     data.qpos[:], model.body_pos[:] = positions, body_positions
     domain.sim.forward()
     return seen
 
 
-def _places(simulation: LiberoSimulation, targets: tuple[str, str]) -> FloatArray:
-    return np.concatenate([_position(simulation, name)[:2] for name in targets])
+def _frame(simulation: LiberoSimulation, targets: tuple[str, str], held: bool) -> _Frame:
+    positions = [_position(simulation, name) for name in targets]
+    return _Frame(
+        simulation.render(CAMERA, IMAGE_SIZE),
+        np.concatenate([position[:2] for position in positions]),
+        np.array([_point(simulation, position) for position in positions]),
+        held,
+    )
 
 
-def _position(simulation: LiberoSimulation, name: str) -> Any:
+def _point(simulation: LiberoSimulation, position: FloatArray) -> FloatArray:
+    """Return row and column of a position in the camera's image, from -1 to 1 within it."""
+    model, data = simulation.model, simulation.data
+    camera = model.camera_name2id(CAMERA)
+    right, up, backward = data.cam_xmat[camera].reshape(3, 3).T @ (position - data.cam_xpos[camera])
+    extent = -backward * np.tan(np.deg2rad(model.cam_fovy[camera]) / 2.0)
+    return np.array([-up / extent, right / extent])
+
+
+def _position(simulation: LiberoSimulation, name: str) -> FloatArray:
     body = simulation.domain.obj_body_id.get(name)
     if body is not None:
-        return simulation.data.body_xpos[body]
-    return simulation.data.site_xpos[simulation.model.site_name2id(name)]
+        return np.array(simulation.data.body_xpos[body])
+    return np.array(simulation.data.site_xpos[simulation.model.site_name2id(name)])

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from roep_gym.error import InvalidInputError
 
-__all__ = ["Localizer", "Trained", "load", "read_words", "save"]
+__all__ = ["Localizer", "Trained", "cell_centres", "load", "read_words", "save"]
 
 _EMBEDDING = 32
 _CHANNELS = (16, 32, 32)
@@ -72,7 +72,10 @@ class Localizer(nn.Module):
         return self.places(self.features(pixels, words), words)
 
     def features(self, pixels: Tensor, words: Tensor) -> Tensor:
-        """Return the attention maps (n, keypoints, rows, columns) of float32 pixels (n, 3, size, size) in [0, 1]."""
+        """Return attention maps (n, keypoints, rows, columns) of float32 pixels (n, 3, size, size) in [0, 1].
+
+        The first map is the object's, the second the receptacle's; of the others training makes what helps.
+        """
         instruction = self.embedding(words)
         features = self.stem(pixels - 0.5)
         for block, film in zip(self.blocks, self.films, strict=True):
@@ -84,7 +87,7 @@ class Localizer(nn.Module):
     def places(self, maps: Tensor, words: Tensor) -> Tensor:
         """Return the places, float32 (n, 4), in metres, from attention maps."""
         weights = maps.flatten(2).softmax(dim=2).view_as(maps)
-        rows, columns = (torch.linspace(-1.0, 1.0, size) for size in maps.shape[2:])
+        rows, columns = (cell_centres(size) for size in maps.shape[2:])
         points = torch.cat([(weights.sum(3) * rows).sum(2), (weights.sum(2) * columns).sum(2)], dim=1)
         normalised: Tensor = self.head(torch.cat([points, self.embedding(words)], dim=1))
         return normalised * self.scale + self.mean
@@ -108,6 +111,11 @@ class Trained(NamedTuple):
 
     network: Localizer
     card: Mapping[str, Any]
+
+
+def cell_centres(size: int) -> Tensor:
+    """Return the centres of the cells of a map along one side, from -1 to 1, float32 (size,)."""
+    return (2.0 * torch.arange(size) + 1.0) / size - 1.0
 
 
 def read_words(instruction: str, vocabulary: Sequence[str]) -> Tensor:
