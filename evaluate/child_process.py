@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 
-__all__ = ["JOIN_SECONDS", "how_it_ended", "threads_of_children"]
+__all__ = ["JOIN_SECONDS", "how_it_ended", "thread_variables", "threads_of_children"]
 
 JOIN_SECONDS = 5.0
 """How long to wait for a process that was killed or whose end of a connection was closed."""
@@ -23,11 +23,16 @@ def how_it_ended(process: BaseProcess) -> str:
     return f"signal {signal.Signals(-code).name}" if code is not None and code < 0 else f"exit status {code}"
 
 
+def thread_variables(count: int) -> dict[str, str]:
+    """Return the environment of a process that uses so many threads of torch and BLAS."""
+    return dict.fromkeys(_THREAD_VARIABLES, str(count))
+
+
 @contextmanager
 def threads_of_children(count: int) -> Iterator[None]:
     """Let processes that start here use so many threads of torch and BLAS: bits must not depend on the cores."""
     before = {name: os.environ.get(name) for name in _THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(_THREAD_VARIABLES, str(count)))
+    os.environ.update(thread_variables(count))
     try:
         yield
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,12 +20,14 @@ from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.evaluate.inference_server import InferenceSettings
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.work import Executor
 from roep_gym.policies.batching import BatchLimits
 
 __all__ = ["EvaluateArguments", "run"]
 
 _PIPE_WIDTH = 160
 _INFERENCE = ("per-worker", "shared")
+_EXECUTORS = ("local", "ray")
 _BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
 
 
@@ -66,6 +68,14 @@ class EvaluateArguments:
     """Worker processes; default: one a core."""
     stall_timeout: float = 180.0
     """Seconds without a control step after which a worker counts as hung and is replaced."""
+    executor: str = "local"
+    """Where the workers run: local, which is this machine, or ray, which is a Ray cluster (extra "ray")."""
+    ray_address: str = ""
+    """Address of an existing Ray cluster, or auto on one of its machines; default: Ray is started on this machine."""
+    worker_cpus: float | None = None
+    """CPUs that Ray keeps for a worker; default: 1."""
+    worker_gpus: float | None = None
+    """GPUs, or the share of one, that Ray keeps for a worker, which draws its frames there; default: 0."""
     inference: str = "per-worker"
     """Where the policies run: per-worker, or shared, which is one process that asks them for all workers at once."""
     max_batch: int | None = None
@@ -99,7 +109,7 @@ def run(argv: Sequence[str]) -> int:
         )
     if arguments.workers < 0:
         raise InvalidInputError(f"Expected at least 1 worker, got {arguments.workers}.")
-    inference = _inference(arguments)
+    make_executor = _executor(arguments)
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     console = Console(highlight=False)
@@ -115,7 +125,7 @@ def run(argv: Sequence[str]) -> int:
         RunDirectory(out).check_plan(plan)
         check_runnable(plan)
         return 0
-    status = _run(console, plan, out, workers, arguments.stall_timeout, inference)
+    status = _run(console, plan, out, make_executor, rendering_here=not arguments.ray_address)
     if arguments.report:
         from roep_gym.cli import report
 
@@ -131,33 +141,27 @@ def _run(
     console: Console,
     plan: ResolvedPlan,
     out: Path,
-    workers: int,
-    stall_timeout: float,
-    inference: InferenceSettings | None,
+    make_executor: Callable[[ResolvedPlan], Executor],
+    *,
+    rendering_here: bool,
 ) -> int:
     from roep_gym.envs.rendering import check_rendering
     from roep_gym.evaluate.driver import evaluate
-    from roep_gym.evaluate.local_executor import LocalExecutor
     from roep_gym.evaluate.progress import ProgressObserver
 
     # Asked to end, as by a batch system: the same as Ctrl-C, so that the Dataset is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    on_libero = any(row.suite != "tabletop" for row in plan.rows)
-    rendering = check_rendering()
-    if on_libero and rendering.backend not in _BACKENDS:
-        raise unknown_name("rendering backend in MUJOCO_GL", rendering.backend, _BACKENDS)
-    if on_libero and rendering.problem:
-        raise InfrastructureError(
-            f"Expected off-screen rendering to work, got: {rendering.problem}; {rendering.remedy}."
-        )
+    if rendering_here and any(row.suite != "tabletop" for row in plan.rows):
+        rendering = check_rendering()
+        if rendering.backend not in _BACKENDS:
+            raise unknown_name("rendering backend in MUJOCO_GL", rendering.backend, _BACKENDS)
+        if rendering.problem:
+            raise InfrastructureError(
+                f"Expected off-screen rendering to work, got: {rendering.problem}; {rendering.remedy}."
+            )
     with ProgressObserver(plan, console) as observer:
         try:
-            summary = evaluate(
-                plan,
-                out,
-                lambda p: LocalExecutor(p, workers, stall_timeout=stall_timeout, inference=inference),
-                observer,
-            )
+            summary = evaluate(plan, out, make_executor, observer)
         except KeyboardInterrupt:
             console.print(f"Interrupted. What is recorded lies in {out}; the same command continues.")
             raise
@@ -173,6 +177,40 @@ def _run(
     if judged:
         console.print(f"Judge again, with other thresholds if you like: roep-gym gate {out}", soft_wrap=True)
     return 1 if summary.incomplete else 0
+
+
+def _executor(arguments: EvaluateArguments) -> Callable[[ResolvedPlan], Executor]:
+    """Return what makes the executor that the flags choose."""
+    inference, workers, timeout = _inference(arguments), arguments.workers, arguments.stall_timeout
+    needs = {
+        name: value
+        for name, value in (("cpus", arguments.worker_cpus), ("gpus", arguments.worker_gpus))
+        if value is not None
+    }
+    if arguments.executor not in _EXECUTORS:
+        raise unknown_name("executor", arguments.executor, _EXECUTORS)
+    if arguments.executor == "local":
+        if arguments.ray_address or needs:
+            raise InvalidInputError(
+                "Expected --ray-address, --worker-cpus and --worker-gpus only with --executor ray, got them without."
+            )
+        from roep_gym.evaluate.local_executor import LocalExecutor
+
+        count = workers or len(os.sched_getaffinity(0))
+        return lambda plan: LocalExecutor(plan, count, stall_timeout=timeout, inference=inference)
+    if inference is not None:
+        raise InvalidInputError(
+            "Expected --inference per-worker with --executor ray, whose workers are on several machines, got shared; "
+            "put the policy behind `roep-gym serve` instead."
+        )
+    if not workers:
+        raise InvalidInputError(
+            "Expected --workers with --executor ray, since a cluster may grow; got none. Name the number of workers."
+        )
+    from roep_gym.evaluate.ray_executor import RayExecutor, RaySettings
+
+    settings = RaySettings(arguments.ray_address, **needs)
+    return lambda plan: RayExecutor(plan, workers, settings, stall_timeout=timeout)
 
 
 def _inference(arguments: EvaluateArguments) -> InferenceSettings | None:

@@ -1,0 +1,43 @@
+"""`roep-gym capacity`: how many episodes an hour more workers and devices would give, from what a run measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from roep_gym.evaluate.capacity import capacity, measured_cost
+from roep_gym.evaluate.storage import load_run
+
+__all__ = ["CapacityArguments", "run"]
+
+
+@dataclass(frozen=True)
+class CapacityArguments:
+    """Print how many episodes an hour numbers of workers would give, as an upper bound."""
+
+    run: Annotated[Path, tyro.conf.Positional]
+    """Folder of a run whose episodes are like those to come; measure with one worker."""
+    workers: tuple[int, ...] = (1, 8, 64, 512)
+    """Numbers of workers, each with a core of its own."""
+    devices: int = 0
+    """Devices that all decisions share, as behind `roep-gym serve`; 0: the policy decides inside the workers."""
+    episodes: int = 1_000_000
+    """Episodes whose time is told."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the capacities and return the exit status."""
+    arguments = tyro.cli(
+        CapacityArguments, args=argv, prog="roep-gym capacity", description=CapacityArguments.__doc__
+    )
+    cost = measured_cost(load_run(arguments.run))
+    print(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
+    print(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")
+    for workers in arguments.workers:
+        rate, bound = capacity(cost, workers, arguments.devices)
+        print(f"| {workers} | {rate:,.0f} | {arguments.episodes / rate:,.1f} h | {bound} |")
+    return 0
