@@ -103,8 +103,11 @@ def test_a_folder_is_imported_under_one_name_only(name):
 def test_wheel_holds_every_module_the_data_and_no_other_top_level_name(wheel):
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {"roep_gym/py.typed"}
-    reference = (ROOT / "evaluate" / "reference").iterdir()
-    expected.update(f"roep_gym/evaluate/reference/{path.name}" for path in reference)
+    for source, packaged in (
+        ("evaluate/reference", "roep_gym/evaluate/reference"),
+        ("roep_gym/policies/visuomotor/weights", "roep_gym/policies/visuomotor/weights"),
+    ):
+        expected.update(f"{packaged}/{path.name}" for path in (ROOT / source).iterdir())
     for top in SOURCE_FOLDERS:
         prefix = Path() if top == "roep_gym" else Path("roep_gym")
         for folder, _, files in os.walk(ROOT / top):
