@@ -14,10 +14,10 @@ import torch
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.contract_suite import PolicyContractTests
-from roep_gym.policies.expert_skills import SKILLS
+from roep_gym.policies.expert_skills import SKILLS, anchors
 from roep_gym.policies.registry import make_policy
 from roep_gym.policies.visuomotor import network
-from roep_gym.policies.visuomotor.collect import Scenes, anchors
+from roep_gym.policies.visuomotor.collect import Scenes
 from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
 from roep_gym.policies.visuomotor.train import TrainingConfig, train
 

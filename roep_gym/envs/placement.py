@@ -15,8 +15,9 @@ import numpy as np
 from roep_gym import seeding
 from roep_gym.envs.libero_observations import SceneEntities
 from roep_gym.envs.libero_simulation import LiberoSimulation
+from roep_gym.typing import FloatArray
 
-__all__ = ["MOST_SETTLE_DISPLACEMENT", "is_at_rest", "shift_placement"]
+__all__ = ["MOST_SETTLE_DISPLACEMENT", "displace", "is_at_rest", "shift_placement"]
 
 MOST_SETTLE_DISPLACEMENT = 0.01
 """An object that moves farther sideways while it settles, in metres, was pushed or fell over."""
@@ -35,23 +36,33 @@ def shift_placement(
         distance: Length of each horizontal displacement, in metres.
         key: Names the draw, for example the scene seed and the initial state.
     """
-    domain, model = simulation.domain, simulation.model
-    supports = _supports(domain.parsed_problem["initial_state"], entities)
+    supports = _supports(simulation.domain.parsed_problem["initial_state"], entities)
     displacements = {}
     for name in entities.objects + entities.fixtures:
         root = _root(name, supports)
         if root in entities.fixtures and root not in entities.of_interest:
             continue
         direction = seeding.generator("placement shift", *key, root).uniform(0.0, 2.0 * np.pi)
-        displacements[name] = distance * np.array([np.cos(direction), np.sin(direction), 0.0])
+        displacements[name] = distance * np.array([np.cos(direction), np.sin(direction)])
+    displace(simulation, displacements)
+
+
+def displace(simulation: LiberoSimulation, displacements: Mapping[str, FloatArray]) -> None:
+    """Move objects and fixtures, with whatever that leads to: nothing is asked about contacts.
+
+    Args:
+        simulation: The simulation.
+        displacements: Horizontal displacement (2,) in metres of each object or fixture, by LIBERO's name.
+    """
+    domain, model, data = simulation.domain, simulation.model, simulation.data
     for name, displacement in displacements.items():
-        if name in entities.objects:
+        if name in domain.objects_dict:
             joint = domain.objects_dict[name].joints[-1]
-            pose = np.array(simulation.data.get_joint_qpos(joint))
-            pose[:3] += displacement
-            simulation.data.set_joint_qpos(joint, pose)
+            pose = np.array(data.get_joint_qpos(joint))
+            pose[:2] += displacement
+            data.set_joint_qpos(joint, pose)
         else:
-            model.body_pos[model.body_name2id(domain.fixtures_dict[name].root_body)] += displacement
+            model.body_pos[model.body_name2id(domain.fixtures_dict[name].root_body), :2] += displacement
     domain.sim.forward()
 
 

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.transform import Rotation
 
 from roep_gym import seeding
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.policies import expert_motion, expert_skills
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.policies.expert_motion import HandPose, MotionState, plan
-from roep_gym.policies.expert_skills import SKILLS, Phase, missing
+from roep_gym.policies.expert_motion import HandPose, PlannedMotion
+from roep_gym.policies.expert_skills import SKILLS, missing
 from roep_gym.policies.revision import source_revision
 from roep_gym.typing import Array, FloatArray
 
@@ -29,20 +28,17 @@ __all__ = ["ExpertPolicy"]
 
 @dataclass
 class _Episode:
-    """An open episode; `states[i]` is the state after i steps of the chunk that was planned at step `planned`."""
+    """An open episode."""
 
-    phases: tuple[Phase, ...]
+    motion: PlannedMotion
     fields: Mapping[str, tuple[str, ...]]
     seed: int
-    states: list[MotionState] = field(default_factory=lambda: [MotionState()])
-    planned: int = 0
 
 
 class ExpertPolicy:
     """Position control through the legs of a scripted skill, on privileged object poses.
 
     A leg ends when the hand is near enough, or after its most steps; after the last one the expert holds still.
-    Where only a part of a chunk was executed, the next chunk goes on from that part.
 
     Args:
         chunk: Actions in a chunk, all of them meant to be executed.
@@ -137,7 +133,7 @@ class ExpertPolicy:
         draw = seeding.generator("expert", "failure", episode.seed)
         if draw.random() < self._failure_rate:
             phases = missing(phases, direction=float(draw.uniform(0.0, 2.0 * np.pi)))
-        self._episodes[episode.key] = _Episode(phases, episode.fields, episode.seed)
+        self._episodes[episode.key] = _Episode(PlannedMotion(phases), episode.fields, episode.seed)
 
     def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
         """Return one chunk (chunk, 7) float32 in [-1, 1] for each input."""
@@ -152,26 +148,17 @@ class ExpertPolicy:
         self._episodes.clear()
 
     def _chunk_of(self, episode: _Episode, decision: PolicyInput) -> FloatArray:
-        proprio = _named(episode, decision, "proprio")
-        hand = HandPose(
-            np.array([proprio[f"eef_pos_{axis}"] for axis in "xyz"]),
-            Rotation.from_quat([proprio[f"eef_quat_{axis}"] for axis in "xyzw"]),
-        )
-        executed = min(decision.step - episode.planned, len(episode.states) - 1)
-
         def tremble(step: int) -> FloatArray:
             draw = seeding.generator("expert", "noise", episode.seed, decision.step + step)
             return self._noise * draw.standard_normal(6)
 
-        actions, states = plan(
-            episode.phases,
-            episode.states[executed],
-            hand,
+        actions = episode.motion.chunk(
+            decision.step,
+            HandPose.from_proprio(_named(episode, decision, "proprio")),
             _named(episode, decision, "object_state"),
             self._chunk,
             tremble if self._noise else None,
         )
-        episode.states, episode.planned = states, decision.step
         self._returned = len(actions)
         return actions
 

@@ -1,8 +1,9 @@
 """How the scripted expert turns legs into actions.
 
 `plan` writes the next actions from one look at the hand and the objects, with position control on the predicted
-motion of the hand. `MotionState` is all that is carried from one step to the next. The constants describe
-robosuite's OSC_POSE controller at 20 Hz as LIBERO configures it, and were fitted to rollouts.
+motion of the hand. `MotionState` is all that is carried from one step to the next, `PlannedMotion` carries it from
+chunk to chunk. The constants describe robosuite's OSC_POSE controller at 20 Hz as LIBERO configures it, and were
+fitted to rollouts.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from scipy.spatial.transform import Rotation
 from roep_gym.policies.expert_skills import Phase, hand_target
 from roep_gym.typing import FloatArray
 
-__all__ = ["HandPose", "MotionState", "Plan", "plan"]
+__all__ = ["HandPose", "MotionState", "Plan", "PlannedMotion", "plan"]
 
 METRES_PER_ACTION, RADIANS_PER_ACTION = 0.05, 0.5
 """What a full action asks of the controller."""
@@ -38,6 +39,14 @@ class HandPose(NamedTuple):
     position: FloatArray
     rotation: Rotation
 
+    @classmethod
+    def from_proprio(cls, proprio: Mapping[str, float]) -> HandPose:
+        """Return the pose that the entries of `proprio` tell, by field name."""
+        return cls(
+            np.array([proprio[f"eef_pos_{axis}"] for axis in "xyz"]),
+            Rotation.from_quat([proprio[f"eef_quat_{axis}"] for axis in "xyzw"]),
+        )
+
 
 class MotionState(NamedTuple):
     """The leg, the steps spent in it, the point (x, y) it aims at, and the hand's predicted velocity (6,)."""
@@ -53,6 +62,43 @@ class Plan(NamedTuple):
 
     actions: FloatArray
     states: list[MotionState]
+
+
+class PlannedMotion:
+    """The motion of one episode; where only a part of a chunk was executed, the next chunk goes on from that part.
+
+    Args:
+        phases: The legs of the task.
+    """
+
+    def __init__(self, phases: Sequence[Phase]) -> None:
+        self._phases = phases
+        self._states, self._planned = (
+            [MotionState()],
+            0,
+        )  # the states from the step on at which they were planned
+
+    def chunk(
+        self,
+        step: int,
+        hand: HandPose,
+        poses: Mapping[str, float],
+        steps: int,
+        disturb: Callable[[int], FloatArray] | None = None,
+    ) -> FloatArray:
+        """Return the next actions (steps, 7) float32 in [-1, 1].
+
+        Args:
+            step: The step of the episode at which the first of them is executed.
+            hand: The hand at this step.
+            poses: As `plan` takes them, and so `disturb`.
+            steps: Number of actions.
+            disturb: Noise on the actions.
+        """
+        executed = min(step - self._planned, len(self._states) - 1)
+        actions, self._states = plan(self._phases, self._states[executed], hand, poses, steps, disturb)
+        self._planned = step
+        return actions
 
 
 def plan(

@@ -1,8 +1,8 @@
 """The skills of the scripted expert: which way-points solve a task.
 
 `Phase` is one leg of a motion, `pick_and_place` and `turn_knob` write the legs of the two kinds of task, and
-`SKILLS` holds the legs of the paper's eight tasks by (suite, task). `missing` makes legs that fail.
-`hand_target` turns the object poses of an observation into the point that a leg aims at.
+`SKILLS` holds the legs of the paper's eight tasks by (suite, task). `missing` makes legs that fail. `anchors` tells
+what a skill is about. `hand_target` turns the object poses of an observation into the point that a leg aims at.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import FloatArray
 
-__all__ = ["SKILLS", "Phase", "hand_target", "missing", "pick_and_place", "turn_knob"]
+__all__ = ["SKILLS", "Phase", "anchors", "hand_target", "missing", "pick_and_place", "turn_knob"]
 
 OPEN, CLOSED = -1.0, 1.0
 _MISS_DISTANCE = 0.03
@@ -166,6 +166,12 @@ SKILLS: Mapping[tuple[str, str], tuple[Phase, ...]] = {
     ),
 }  # fmt: skip
 """The legs that solve the paper's eight tasks, by (suite, LIBERO's task name)."""
+
+
+def anchors(suite: str, task: str) -> tuple[str, str]:
+    """Return what a task's skill aims at: the object and the receptacle, or twice the fixture of a knob."""
+    named = [phase.anchor for phase in SKILLS[suite, task] if phase.anchor is not None]
+    return named[0], named[-1]
 
 
 def missing(phases: tuple[Phase, ...], direction: float) -> tuple[Phase, ...]:

@@ -98,7 +98,8 @@ def _one_thread() -> None:
 
 
 def _collect(folder: Path, suite: str, task: str, config: CollectionConfig) -> tuple[Path, str]:
-    identity = seeding.digest(suite, task, json.dumps(asdict(config), sort_keys=True)).hex()[:12]
+    what = json.dumps([asdict(config), Scenes._fields], sort_keys=True)
+    identity = seeding.digest(suite, task, what).hex()[:12]
     path = folder / f"{suite}-{task}-{identity}.npz"
     if path.exists():
         return path, "collected before"

@@ -16,14 +16,15 @@ import numpy as np
 from roep_gym import seeding
 from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.libero_simulation import LiberoSimulation
+from roep_gym.envs.placement import displace
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
 from roep_gym.policies.expert import ExpertPolicy
-from roep_gym.policies.expert_skills import CLOSED, SKILLS
+from roep_gym.policies.expert_skills import CLOSED, anchors
+from roep_gym.policies.visuomotor.network import CAMERA, IMAGE_SIZE
 from roep_gym.typing import Array, FloatArray
 
-__all__ = ["CAMERA", "IMAGE_SIZE", "CollectionConfig", "Scenes", "anchors", "collect", "load", "save"]
+__all__ = ["CollectionConfig", "Scenes", "collect", "load", "save"]
 
-CAMERA, IMAGE_SIZE = "agentview", 128
 _MOST_STEPS = 220
 
 
@@ -71,12 +72,6 @@ class _Frame(NamedTuple):
     places: FloatArray
     points: FloatArray
     held: bool
-
-
-def anchors(suite: str, task: str) -> tuple[str, str]:
-    """Return what a task's skill aims at: the object and the receptacle, or twice the fixture of a knob."""
-    named = [phase.anchor for phase in SKILLS[suite, task] if phase.anchor is not None]
-    return named[0], named[-1]
 
 
 def collect(suite: str, task: str, config: CollectionConfig) -> Scenes:
@@ -159,22 +154,16 @@ def _moved_frame(
     random: np.random.Generator,
 ) -> _Frame:
     """Return a frame of the present moment with objects and fixtures moved; the simulation is as before afterwards."""
-    domain, model, data = simulation.domain, simulation.model, simulation.data
+    data, model = simulation.data, simulation.model
     positions, body_positions = data.qpos.copy(), model.body_pos.copy()
+    displacements = {}
     for name in env._entities.objects + env._entities.fixtures:
         direction, radius = random.uniform(0.0, 2.0 * np.pi), most_shift * np.sqrt(random.uniform())
-        displacement = radius * np.array([np.cos(direction), np.sin(direction), 0.0])
-        if name in env._entities.objects:
-            joint = domain.objects_dict[name].joints[-1]
-            pose = np.array(data.get_joint_qpos(joint))
-            pose[:3] += displacement
-            data.set_joint_qpos(joint, pose)
-        else:
-            model.body_pos[model.body_name2id(domain.fixtures_dict[name].root_body)] += displacement
-    domain.sim.forward()
+        displacements[name] = radius * np.array([np.cos(direction), np.sin(direction)])
+    displace(simulation, displacements)
     seen = _frame(simulation, targets, held=False)
     data.qpos[:], model.body_pos[:] = positions, body_positions
-    domain.sim.forward()
+    simulation.domain.sim.forward()
     return seen
 
 

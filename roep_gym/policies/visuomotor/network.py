@@ -19,7 +19,10 @@ from torch import Tensor, nn
 
 from roep_gym.error import InvalidInputError
 
-__all__ = ["Localizer", "Trained", "cell_centres", "load", "read_words", "save"]
+__all__ = ["CAMERA", "IMAGE_SIZE", "Localizer", "Trained", "cell_centres", "load", "read_words", "save"]
+
+CAMERA, IMAGE_SIZE = "agentview", 128
+"""What it looks at: frames of this camera, of so many pixels in height and width."""
 
 _EMBEDDING = 32
 _CHANNELS = (16, 32, 32)

@@ -10,24 +10,22 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.spatial.transform import Rotation
 
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.policies import expert_motion, expert_skills
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.policies.expert_motion import HandPose, MotionState, plan
-from roep_gym.policies.expert_skills import SKILLS, Phase
+from roep_gym.policies.expert_motion import HandPose, PlannedMotion
+from roep_gym.policies.expert_skills import SKILLS, anchors
 from roep_gym.policies.revision import file_revision, source_revision
 from roep_gym.policies.visuomotor import network
-from roep_gym.policies.visuomotor.collect import CAMERA, IMAGE_SIZE, anchors
-from roep_gym.policies.visuomotor.network import Trained, read_words
+from roep_gym.policies.visuomotor.network import CAMERA, IMAGE_SIZE, Trained, read_words
 from roep_gym.typing import Array, FloatArray
 
 __all__ = ["WEIGHTS", "BlindPolicy", "VisuomotorPolicy"]
@@ -39,16 +37,14 @@ _PROPRIO = "eef_pos(3) eef_quat(4)"
 
 @dataclass
 class _Episode:
-    """An open episode; `states[i]` is the state after i steps of the chunk that was planned at step `planned`."""
+    """An open episode."""
 
-    phases: tuple[Phase, ...]
+    motion: PlannedMotion
     anchors: tuple[str, str]
-    proprio: Mapping[str, int]
+    proprio: tuple[str, ...]
     trained: Trained
     instruction: str
     words: torch.Tensor
-    states: list[MotionState] = field(default_factory=lambda: [MotionState()])
-    planned: int = 0
 
 
 class VisuomotorPolicy:
@@ -152,9 +148,9 @@ class VisuomotorPolicy:
             raise InvalidInputError(f"Expected the observation proprio, got {sorted(episode.fields)}.")
         task = tasks[episode.instruction]["task"]
         self._episodes[episode.key] = _Episode(
-            SKILLS[episode.suite, task],
+            PlannedMotion(SKILLS[episode.suite, task]),
             anchors(episode.suite, task),
-            {name: i for i, name in enumerate(episode.fields["proprio"])},
+            episode.fields["proprio"],
             trained,
             episode.instruction,
             read_words(episode.instruction, trained.network.vocabulary),
@@ -197,19 +193,14 @@ class VisuomotorPolicy:
         return places
 
     def _plan(self, episode: _Episode, decision: PolicyInput, places: FloatArray) -> FloatArray:
-        proprio = decision.observation["proprio"].tolist()
-        hand = HandPose(
-            np.array([proprio[episode.proprio[f"eef_pos_{axis}"]] for axis in "xyz"]),
-            Rotation.from_quat([proprio[episode.proprio[f"eef_quat_{axis}"]] for axis in "xyzw"]),
-        )
         poses = {
             f"{name}_pos_{axis}": float(places[2 * i + j])
             for i, name in enumerate(episode.anchors)
             for j, axis in enumerate("xy")
         }
-        executed = min(decision.step - episode.planned, len(episode.states) - 1)
-        actions, states = plan(episode.phases, episode.states[executed], hand, poses, self._chunk)
-        episode.states, episode.planned = states, decision.step
+        proprio = dict(zip(episode.proprio, decision.observation["proprio"].tolist(), strict=True))
+        hand = HandPose.from_proprio(proprio)
+        actions = episode.motion.chunk(decision.step, hand, poses, self._chunk)
         self._returned = len(actions)
         return actions
 
