@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-import yaml
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecNormalize
 
@@ -23,6 +22,7 @@ from roep_gym import seeding
 from roep_gym.policies.expert import ExpertPolicy
 from roep_gym.training import EnvironmentConfig, make_env, make_sb3_vec_env
 from roep_gym.training.demonstrations import Demonstrations, collect_demonstrations
+from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.networks import SelectEntries, relevant_entries
 
 
@@ -78,7 +78,14 @@ def main(settings: Settings) -> None:
     model.save(settings.out / "model.zip")
     env.save(str(settings.out / "normalization.pkl"))
     env.close()
-    write_plan(settings)
+    write_evaluation_plan(
+        settings.out / "evaluation.yaml",
+        name="clone",
+        algorithm="PPO",
+        model=settings.out / "model.zip",
+        normalization=settings.out / "normalization.pkl",
+        task=settings.task,
+    )
 
 
 def clone(model: PPO, env: VecNormalize, demonstrations: Demonstrations, settings: Settings) -> None:
@@ -102,19 +109,6 @@ def clone(model: PPO, env: VecNormalize, demonstrations: Demonstrations, setting
         losses.append(loss.item())
         if batch % 1_000 == 0:
             print(f"batch {batch}: mean squared error {np.mean(losses[-1_000:]):.4f}")
-
-
-def write_plan(settings: Settings) -> None:
-    """Write the plan with which `roep-gym evaluate` judges the clone."""
-    files = {"path": "model.zip", "normalization": "normalization.pkl"}
-    arguments = {"algorithm": "PPO", **{key: str(settings.out / name) for key, name in files.items()}}
-    plan = {
-        "name": "clone",
-        "models": [{"name": "clone", "policy": "sb3", "arguments": arguments}],
-        "tasks": [settings.task],
-        "conditions": ["main"],
-    }
-    (settings.out / "evaluation.yaml").write_text(yaml.safe_dump(plan, sort_keys=False))
 
 
 if __name__ == "__main__":

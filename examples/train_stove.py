@@ -20,7 +20,6 @@ from pathlib import Path
 
 import torch
 import tyro
-import yaml
 from stable_baselines3 import SAC
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
@@ -32,6 +31,7 @@ from roep_gym.shields import ShieldConfig, save_shield, train_shield
 from roep_gym.training import EnvironmentConfig, make_env, make_sb3_vec_env
 from roep_gym.training.demonstrations import DemonstrationReplayBuffer, collect_demonstrations
 from roep_gym.training.episode_collector import EpisodeCollector
+from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.intervention_callback import InterventionCallback
 from roep_gym.training.networks import NormalizedReLU, SelectEntries, relevant_entries
 
@@ -131,25 +131,19 @@ def main(settings: Settings) -> None:
     model.save(settings.out / "model.zip")
     env.save(str(settings.out / "normalization.pkl"))
     env.close()
-    write_plan(settings)
+    write_evaluation_plan(
+        settings.out / "evaluation.yaml",
+        name="stove",
+        algorithm="SAC",
+        model=settings.out / "model.zip",
+        normalization=settings.out / "normalization.pkl",
+        task=settings.task,
+    )
     if settings.shield is None:
         outcome = train_shield(collector.episodes, ShieldConfig())
         print(f"shield: {outcome.status} {outcome.reason}")
         if outcome.shield is not None:
             save_shield(outcome.shield, settings.out / "shield.npz")
-
-
-def write_plan(settings: Settings) -> None:
-    """Write the plan with which `roep-gym evaluate` judges the model."""
-    files = {"path": "model.zip", "normalization": "normalization.pkl"}
-    arguments = {"algorithm": "SAC", **{key: str(settings.out / name) for key, name in files.items()}}
-    plan = {
-        "name": "stove",
-        "models": [{"name": "sac", "policy": "sb3", "arguments": arguments}],
-        "tasks": [settings.task],
-        "conditions": ["main"],
-    }
-    (settings.out / "evaluation.yaml").write_text(yaml.safe_dump(plan, sort_keys=False))
 
 
 if __name__ == "__main__":

@@ -57,7 +57,7 @@ def test_the_stove_is_trained_drawn_and_judged(tmp_path: Path) -> None:
     )
     assert (tmp_path / "curve.png").stat().st_size > 0
     (episode,) = judge(out)
-    assert (episode["model"], episode["task"], episode["reason"]) == ("sac", "goal_stove", "timeout")
+    assert (episode["model"], episode["task"], episode["reason"]) == ("stove", "goal_stove", "timeout")
 
 
 @pytest.mark.libero

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
 from gymnasium import spaces
 from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
 from stable_baselines3.common.preprocessing import is_image_space
@@ -19,6 +18,7 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
+from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.intervention_callback import InterventionCallback
 from roep_gym.training.vector import make_sb3_vec_env
 
@@ -94,9 +94,7 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
         env.close()
         if eval_env is not None:
             eval_env.close()
-    plan = out / "evaluate.yaml"
-    plan.write_text(yaml.safe_dump(_plan(config, out), sort_keys=False))
-    return TrainedModel(out / "model.zip", plan)
+    return TrainedModel(out / "model.zip", _write_plan(config, out))
 
 
 def _environments(config: TrainingConfig, out: Path) -> VecEnv:
@@ -157,24 +155,21 @@ def _normalized(env: VecEnv, *, training: bool) -> VecNormalize:
     return VecNormalize(env, training=training, norm_reward=False, norm_obs_keys=keys)
 
 
-def _plan(config: TrainingConfig, out: Path) -> dict[str, Any]:
-    """Return a plan of the model's evaluation, as `roep-gym evaluate` reads it."""
+def _write_plan(config: TrainingConfig, out: Path) -> Path:
     environment = config.environment
-    arguments: dict[str, Any] = {
-        "algorithm": config.algorithm,
-        "path": str((out / "model.zip").resolve()),
-    }
-    if isinstance(environment.observation_keys, str):
-        arguments["observation_key"] = environment.observation_keys
-    if config.normalize:
-        arguments["normalization"] = str((out / "normalization.pkl").resolve())
     task, suite = environment.arguments.get("task", "carry"), environment.arguments.get("suite")
     if environment.env_id == "roep_gym/Tabletop-v0":
         suite = "tabletop"
-    return {
-        "name": config.name,
-        "models": [{"name": config.name, "policy": "sb3", "arguments": arguments}],
-        "tasks": [f"{suite}/{task}" if suite else task],
-        "conditions": ["main"],
-        "step_budget": environment.step_budget,
-    }
+    keys = environment.observation_keys
+    plan = out / "evaluate.yaml"
+    write_evaluation_plan(
+        plan,
+        name=config.name,
+        algorithm=config.algorithm,
+        model=out / "model.zip",
+        task=f"{suite}/{task}" if suite else task,
+        normalization=out / "normalization.pkl" if config.normalize else None,
+        observation_key=keys if isinstance(keys, str) else None,
+        step_budget=environment.step_budget,
+    )
+    return plan
