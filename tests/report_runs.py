@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from test_evaluation import SHIELD, InProcess, make_plan
+from in_process_executor import InProcess
+from test_evaluation import SHIELD, make_plan
 
 from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.gate import judge

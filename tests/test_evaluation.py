@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
+from in_process_executor import InProcess
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.driver import SilentObserver, evaluate
@@ -25,8 +26,6 @@ from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mappi
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
 from roep_gym.evaluate.storage import load_dataset
-from roep_gym.evaluate.work import WorkItem, WorkResult
-from roep_gym.evaluate.worker import EpisodeWorker
 
 TESTS = Path(__file__).parent
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
@@ -47,29 +46,6 @@ def make_plan(**changes: Any) -> ResolvedPlan:
         **changes,
     }
     return resolve(plan_from_mapping(source))
-
-
-class InProcess:
-    """An executor without processes; `stop_after` results it fails like a killed driver."""
-
-    def __init__(self, plan: ResolvedPlan, stop_after: int | None = None) -> None:
-        self._worker, self._queue, self._left = EpisodeWorker(plan), [], stop_after
-
-    def submit(self, item: WorkItem) -> None:
-        self._queue.append(item)
-
-    def capacity(self) -> int:
-        return 1 - len(self._queue)
-
-    def wait(self, timeout: float) -> list[WorkResult]:
-        if self._left is not None:
-            if self._left == 0:
-                raise KeyboardInterrupt
-            self._left -= 1
-        return [self._worker.run(self._queue.pop())]
-
-    def close(self) -> None:
-        self._worker.discard()
 
 
 def without_varying(data: xr.Dataset) -> xr.Dataset:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
+from in_process_executor import InProcess
 from minari.dataset.minari_dataset import MinariDataset
 from PIL import Image
 
@@ -35,35 +36,14 @@ from roep_gym.evaluate.export.lerobot_dataset import write_lerobot
 from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, RunExport
 from roep_gym.evaluate.export.settings import ExportSettings
-from roep_gym.evaluate.plan import ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.plan import plan_from_mapping, resolve
 from roep_gym.evaluate.storage import load_dataset, save_dataset
-from roep_gym.evaluate.work import WorkItem, WorkResult
-from roep_gym.evaluate.worker import EpisodeWorker
 
 READER = Path(__file__).with_name("read_lerobot_dataset.py")
 SCRIPTED = "evaluation_policies:Scripted"
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
 SHIELDED = ["baseline", "perturb", "bootstrap_clean", "bootstrap_perturb", "full"]
 STEP_BUDGET = 60
-
-
-class InProcess:
-    """An executor without processes."""
-
-    def __init__(self, plan: ResolvedPlan) -> None:
-        self._worker, self._queue = EpisodeWorker(plan), list[WorkItem]()
-
-    def submit(self, item: WorkItem) -> None:
-        self._queue.append(item)
-
-    def capacity(self) -> int:
-        return 1 - len(self._queue)
-
-    def wait(self, timeout: float) -> list[WorkResult]:
-        return [self._worker.run(self._queue.pop())]
-
-    def close(self) -> None:
-        self._worker.discard()
 
 
 def run(out: Path, models: Sequence[Mapping[str, Any]] = (), **changes: Any) -> Path:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import xarray as xr
+from in_process_executor import InProcess
 
 from roep_gym.cli import evaluate as command
 from roep_gym.error import InfrastructureError, InvalidInputError
@@ -20,8 +21,6 @@ from roep_gym.evaluate.ray_executor import RayExecutor, RaySettings
 from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.evaluate.storage import load_dataset
-from roep_gym.evaluate.work import WorkItem, WorkResult
-from roep_gym.evaluate.worker import EpisodeWorker
 
 ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 
@@ -43,25 +42,6 @@ def make_plan(**changes: Any) -> ResolvedPlan:
         **changes,
     }
     return resolve(plan_from_mapping(source))
-
-
-class InProcess:
-    """An executor without processes."""
-
-    def __init__(self, plan: ResolvedPlan) -> None:
-        self._worker, self._queue = EpisodeWorker(plan), list[WorkItem]()
-
-    def submit(self, item: WorkItem) -> None:
-        self._queue.append(item)
-
-    def capacity(self) -> int:
-        return 1 - len(self._queue)
-
-    def wait(self, timeout: float) -> list[WorkResult]:
-        return [self._worker.run(self._queue.pop())]
-
-    def close(self) -> None:
-        self._worker.discard()
 
 
 def equal(first: Path, second: Path) -> None:
