@@ -105,6 +105,19 @@ class InferenceProcess:
         self._lifeline.close()
         self._start()
 
+    def how_it_was_lost(self, process: BaseProcess) -> str:
+        """Return how a process ended that a worker has lost, and replace it if that was not done yet.
+
+        The worker knows first: a dying process closes its connections before it can be seen dead.
+
+        Args:
+            process: The one that was running when the worker began.
+        """
+        if process is self.process:
+            process.join(JOIN_SECONDS)
+            self.replace_if_lost()
+        return self.ended
+
     def close(self) -> None:
         """Kill the process and close the socket; may be called twice."""
         self._kill()

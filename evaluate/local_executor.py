@@ -71,7 +71,7 @@ class LocalExecutor:
                     self._workers[index] = worker = _Process(
                         self._plan, None if self._inference is None else self._inference.address
                     )
-                worker.start(item)
+                worker.start(item, None if self._inference is None else self._inference.process)
                 return
         raise RuntimeError("Expected an idle worker; ask capacity() before submit().")
 
@@ -93,7 +93,7 @@ class LocalExecutor:
             assert worker is not None
             assert worker.item is not None
             try:
-                results.append(self._explained(worker.connection.recv()))
+                results.append(self._explained(worker.connection.recv(), worker.inference))
                 worker.item = None
             except (EOFError, OSError):
                 results.append(self._lost(index, worker))
@@ -121,12 +121,12 @@ class LocalExecutor:
         if self._inference is not None:
             self._inference.close()
 
-    def _explained(self, result: WorkResult) -> WorkResult:
+    def _explained(self, result: WorkResult, inference: BaseProcess | None) -> WorkResult:
         """Say how the inference process ended, which a worker that lost it cannot know."""
-        if self._inference is None or result.cause != PROCESS_GONE:
+        if self._inference is None or inference is None or result.cause != PROCESS_GONE:
             return result
-        cause = f"Expected the inference process to answer, but it {self._inference.ended}."
-        return replace(result, cause=cause)
+        how = self._inference.how_it_was_lost(inference)
+        return replace(result, cause=f"Expected the inference process to answer, but it {how}.")
 
     def _lost(self, index: int, worker: _Process) -> WorkResult:
         how = how_it_ended(worker.process)
@@ -156,13 +156,15 @@ class _Process:
             self.process.start()
         remote.close()
         self.item: WorkItem | None = None
+        self.inference: BaseProcess | None = None
+        """The inference process when the item began."""
 
     @property
     def stalled_seconds(self) -> float:
         return time.monotonic() - float(self._beat.value)
 
-    def start(self, item: WorkItem) -> None:
-        self.item = item
+    def start(self, item: WorkItem, inference: BaseProcess | None) -> None:
+        self.item, self.inference = item, inference
         self._beat.value = time.monotonic()
         try:
             self.connection.send(item)

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 from batched_policies import Torch
-from test_evaluation import InProcess, make_plan
+from in_process_executor import InProcess
+from test_evaluation import make_plan
 from websockets.sync.client import connect
 
 from roep_gym import seeding

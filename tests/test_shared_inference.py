@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from batched_policies import Torch, logged_batches
-from test_evaluation import InProcess, _recorded, equal, make_plan
+from in_process_executor import InProcess
+from test_evaluation import _recorded, equal, make_plan
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.driver import RunSummary, SilentObserver, evaluate
@@ -116,6 +117,20 @@ def test_a_killed_inference_process_costs_attempts_and_nothing_else(torch_run: P
     died = "Expected the inference process to answer, but it died (signal SIGKILL)."
     assert {abort.cause for abort in summary.aborts} == {died}
     equal(tmp_path / "run", torch_run)
+
+
+def test_a_worker_that_notices_a_death_first_is_told_how() -> None:
+    inference = InferenceProcess(plan_of("Torch"), InferenceSettings(), 60.0)
+    try:
+        for _ in range(3):
+            lost = inference.process
+            while not inference._ready.value:
+                time.sleep(0.01)
+            os.kill(lost.pid, signal.SIGKILL)  # its connections close before it can be seen dead
+            assert inference.how_it_was_lost(lost) == "died (signal SIGKILL)"
+            assert inference.process is not lost
+    finally:
+        inference.close()
 
 
 @pytest.mark.parametrize(
