@@ -58,11 +58,25 @@ def test_documented_commands_exist(path):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_relative_links_lead_somewhere(path):
-    text = re.sub(
-        r"^ *(`{3,}).*?^ *\1 *$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
-    )
-    targets = re.findall(r"\]\((?!https?:|mailto:|#)([^)#\s]+)", text)
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+    text = _without_code(path)
+    broken = []
+    for target in re.findall(r"\]\((?!https?:|mailto:)([^)\s]+)", text):
+        file, _, anchor = target.partition("#")
+        page = path.parent / file if file else path
+        if not page.exists() or (anchor and anchor not in _anchors(page)):
+            broken.append(target)
+    assert broken == []
+
+
+def _without_code(path: Path) -> str:
+    text = path.read_text(encoding="utf-8")
+    return re.sub(r"^ *(`{3,}).*?^ *\1 *$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def _anchors(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and Sphinx's Markdown parser make them."""
+    headings = re.findall(r"^#+ (.+)$", _without_code(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
 def _write(folder: Path, text: str) -> Path:
