@@ -17,7 +17,8 @@ from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.expert_skills import SKILLS, anchors
 from roep_gym.policies.registry import make_policy
 from roep_gym.policies.visuomotor import network
-from roep_gym.policies.visuomotor.collect import Scenes
+from roep_gym.policies.visuomotor.build import build
+from roep_gym.policies.visuomotor.collect import CollectionConfig, Scenes
 from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
 from roep_gym.policies.visuomotor.train import TrainingConfig, train
 
@@ -185,3 +186,29 @@ def test_episodes_without_proprio_are_refused() -> None:
     episode = PolicyEpisode("k", "libero_goal", "put_the_bowl_on_the_plate", INSTRUCTION, 0, {})
     with pytest.raises(InvalidInputError, match="proprio"):
         VisuomotorPolicy().begin(episode)
+
+
+def test_erasing_is_a_share() -> None:
+    with pytest.raises(InvalidInputError, match="erasing"):
+        TrainingConfig(erasing=1.5)
+
+
+def test_without_erasing_another_network_is_trained() -> None:
+    scenes = {INSTRUCTION: square_scenes(40)}
+    config = TrainingConfig(epochs=1, batch_size=16)
+    erased = train(scenes, config).network
+    whole = train(scenes, replace(config, erasing=0.0)).network
+    assert not all(torch.equal(a, b) for a, b in zip(erased.parameters(), whole.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("suites", [(), ("libero_goals",)])
+def test_suites_that_cannot_be_trained_are_refused(tmp_path: Path, suites: tuple[str, ...]) -> None:
+    with pytest.raises(RoepError, match="libero_goal"):
+        build(
+            tmp_path,
+            suites=suites,
+            collecting=CollectionConfig(),
+            training=TrainingConfig(),
+            workers=1,
+            report=print,
+        )

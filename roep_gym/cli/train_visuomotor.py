@@ -23,6 +23,8 @@ class TrainVisuomotorArguments:
 
     out: Path
     """Folder of the weights, their checksums and the scenes; name it as the policy's argument `weights`."""
+    suites: tuple[str, ...] = ("libero_goal", "libero_object")
+    """Suites; one network each."""
     collecting: CollectionConfig = field(default_factory=CollectionConfig)
     """How scenes are collected."""
     training: TrainingConfig = field(default_factory=TrainingConfig)
@@ -38,6 +40,7 @@ def run(argv: Sequence[str]) -> int:
 
     weights = build(
         arguments.out,
+        suites=arguments.suites,
         collecting=arguments.collecting,
         training=arguments.training,
         workers=arguments.workers,

@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -21,18 +21,22 @@ import numpy as np
 
 from roep_gym import seeding
 from roep_gym.envs.task_catalog import find_task
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.policies.expert_skills import SKILLS
 from roep_gym.policies.visuomotor import collect as collection
 from roep_gym.policies.visuomotor.collect import CollectionConfig, Scenes
 from roep_gym.policies.visuomotor.train import Outcome, TrainingConfig
 
-__all__ = ["build"]
+__all__ = ["SUITES", "build"]
+
+SUITES: tuple[str, ...] = tuple(sorted({suite for suite, _ in SKILLS}))
+"""Suites of the tasks that the scripted expert, who demonstrates, has a skill for."""
 
 
 def build(
     folder: Path,
     *,
+    suites: Sequence[str] = SUITES,
     collecting: CollectionConfig,
     training: TrainingConfig,
     workers: int,
@@ -42,17 +46,24 @@ def build(
 
     Args:
         folder: Where weights, checksums, model card and scenes go.
+        suites: Suites of the tasks; one network each.
         collecting: How scenes are collected.
         training: How the networks are trained.
         workers: Processes.
         report: Takes one line about what was done.
 
     Raises:
-        InvalidInputError: The folder cannot be written, or there are no workers.
+        UnknownNameError: The scripted expert has no skill for a task of the suite.
+        InvalidInputError: The folder cannot be written, or there are no suites or no workers.
         InfrastructureError: LIBERO or its renderer failed.
     """
     if workers < 1:
         raise InvalidInputError(f"Expected at least one worker, got {workers}.")
+    if not suites:
+        raise InvalidInputError(f"Expected suites among {list(SUITES)}, got none.")
+    for suite in suites:
+        if suite not in SUITES:
+            raise unknown_name("suite of the visuomotor policy", suite, SUITES)
     scenes = folder / "scenes"
     try:
         scenes.mkdir(parents=True, exist_ok=True)
@@ -60,13 +71,14 @@ def build(
         raise InvalidInputError(f"Expected a folder that can be written, got {folder}: {error}.") from error
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _one_thread) as pool:
         collected = {
-            (suite, task): pool.submit(_collect, scenes, suite, task, collecting) for suite, task in SKILLS
+            (suite, task): pool.submit(_collect, scenes, suite, task, collecting)
+            for suite, task in SKILLS
+            if suite in suites
         }
         files: dict[tuple[str, str], Path] = {}
         for (suite, task), future in collected.items():
             files[suite, task], line = future.result()
             report(f"{suite}/{task}: {line}")
-        suites = sorted({suite for suite, _ in SKILLS})
         trained = {
             suite: pool.submit(
                 _train,

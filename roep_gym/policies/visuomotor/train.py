@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from roep_gym import seeding
+from roep_gym.error import InvalidInputError
 from roep_gym.policies.visuomotor.collect import Scenes
 from roep_gym.policies.visuomotor.network import Localizer, cell_centres, read_words
 from roep_gym.typing import FloatArray
@@ -28,6 +29,7 @@ class TrainingConfig:
         batch_size: Frames in a batch.
         learning_rate: Peak of the one-cycle schedule of AdamW.
         weight_decay: Weight decay of AdamW.
+        erasing: Share of the frames in which a rectangle is erased.
         held_out: Share of each task's rollouts that is kept aside to measure localisation.
         seed: Seed of the initial weights, the batches and the augmentation.
     """
@@ -36,8 +38,13 @@ class TrainingConfig:
     batch_size: int = 64
     learning_rate: float = 3e-3
     weight_decay: float = 1e-3
+    erasing: float = 0.5
     held_out: float = 0.1
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.erasing <= 1.0:
+            raise InvalidInputError(f"Expected erasing to be a share between 0 and 1, got {self.erasing!r}.")
 
 
 class Outcome(NamedTuple):
@@ -142,7 +149,7 @@ def _fit(network: Localizer, frames: _Frames, words: Tensor, config: TrainingCon
     centimetres = 100.0
     loss_of = nn.SmoothL1Loss(reduction="none")
     for batch in _batches(frames, config):
-        pixels = _augment(batch.images.permute(0, 3, 1, 2).float() / 255.0)
+        pixels = _augment(batch.images.permute(0, 3, 1, 2).float() / 255.0, config.erasing)
         with torch.autocast("cpu", torch.bfloat16):
             maps = network.features(pixels, words[batch.instruction])
         found = network.places(maps.float(), words[batch.instruction])
@@ -177,8 +184,8 @@ def _attention_loss(maps: Tensor, points: Tensor) -> Tensor:
     return -(aim.flatten(2) * maps[:, :2].flatten(2).log_softmax(dim=2)).sum(dim=2)
 
 
-def _augment(pixels: Tensor) -> Tensor:
-    """Return pixels under other light, with a little sensor noise, and half of them with a rectangle erased.
+def _augment(pixels: Tensor, erasing: float) -> Tensor:
+    """Return pixels under other light, with a little sensor noise, and a share of them with a rectangle erased.
 
     The erased rectangle is that of random erasing (Zhong et al. 2020, arXiv:1708.04896) with its published ranges.
     """
@@ -186,10 +193,10 @@ def _augment(pixels: Tensor) -> Tensor:
     gain = 1.0 + 0.15 * torch.randn(n, 1, 1, 1) + 0.05 * torch.randn(n, 3, 1, 1)
     offset = 0.05 * torch.randn(n, 1, 1, 1)
     noise = 0.02 * torch.rand(n, 1, 1, 1) * torch.randn_like(pixels)
-    return _erase((gain * pixels + offset + noise).clamp(0.0, 1.0))
+    return _erase((gain * pixels + offset + noise).clamp(0.0, 1.0), erasing)
 
 
-def _erase(pixels: Tensor) -> Tensor:
+def _erase(pixels: Tensor, share: float) -> Tensor:
     n, _, height, width = pixels.shape
     area = torch.empty(n).uniform_(0.02, 0.4)
     aspect = torch.empty(n).uniform_(math.log(0.3), math.log(1.0 / 0.3)).exp()
@@ -199,5 +206,5 @@ def _erase(pixels: Tensor) -> Tensor:
     row, column = torch.arange(height)[None], torch.arange(width)[None]
     in_rows = (row >= top[:, None]) & (row < (top + rows)[:, None])
     in_columns = (column >= left[:, None]) & (column < (left + columns)[:, None])
-    erased = in_rows[:, :, None] & in_columns[:, None, :] & (torch.rand(n) < 0.5)[:, None, None]
+    erased = in_rows[:, :, None] & in_columns[:, None, :] & (torch.rand(n) < share)[:, None, None]
     return torch.where(erased[:, None], torch.rand(n, 3, 1, 1), pixels)
