@@ -13,6 +13,16 @@ from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.gate import judge
 from roep_gym.evaluate.report.records import Run
 
+SWEEP = (
+    "baseline",
+    "baseline_clone",
+    "perturb",
+    "perturb_clone",
+    "mild",
+    "mild_clone",
+    "strong",
+    "strong_clone",
+)
 REPLAY = Path(__file__).parent / "data" / "replay"
 PAPER = Path(__file__).parents[1] / "evaluate" / "reference"
 FORBIDDEN_WORDS = ("deploy", "certif", "recommend", "is safe", "recovery success")

@@ -11,9 +11,9 @@ import matplotlib
 import numpy as np
 import pytest
 import xarray as xr
-from judging_data import evaluation
+from judging_data import evaluation, failures
 from matplotlib.colors import to_rgb
-from report_runs import REPLAY, run_of, tabletop_run
+from report_runs import REPLAY, SWEEP, run_of, tabletop_run
 
 from roep_gym.error import UnknownNameError
 from roep_gym.evaluate.report.episodes import representative_episodes, shield_trace, traced_episode
@@ -221,6 +221,7 @@ def test_every_figure_has_every_format_without_a_date(native, name):
 
 def test_what_flat_tables_cannot_show_has_a_reason(replay):
     reasons = {drawn.name: drawn.reason for drawn in draw_figures(replay) if drawn.figure is None}
+    assert "mild or strong" in reasons.pop("severity")
     assert reasons.keys() == {"2", "A1", "A2", "A3", "A4", "reliability"}
     assert all("flat tables hold no" in reason for reason in reasons.values())
     with pytest.raises(UnknownNameError, match="Did you mean 'effects'"):
@@ -268,6 +269,15 @@ def test_importing_the_figures_loads_no_matplotlib():
 def test_steps_of_an_episode_that_is_not_stored(native):
     assert native.episode_steps(EpisodeKey(0, "full", 0, 0)) is None
     assert native.frames(EpisodeKey(0, "full", 0, 0)) == {}
+
+
+def test_the_sweep_draws_every_run_beside_its_clone():
+    ends = {"strong": failures(40), "strong_clone": failures(30)}
+    (axes,) = draw(run_of(evaluation(ends, conditions=SWEEP)), "severity").axes
+    runs = [list(line.get_xdata()) for line in axes.lines if line.get_label() == "_re-run"]
+    np.testing.assert_allclose(runs, [[1.0, 1.0], [1.0, 1.0], [0.2, 0.4]])
+    (missing,) = draw_figures(run_of(evaluation(conditions=["baseline"])), ["severity"])
+    assert missing.reason == "no admitted row has a recorded mild or strong success rate"
 
 
 @pytest.mark.parametrize("name", ["3", "4", "effects"])

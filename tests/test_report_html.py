@@ -182,7 +182,7 @@ def test_values_thresholds_and_verdicts_are_those_of_the_gate(written):
 
 def test_missing_figures_say_why(written):
     text = written["replay"].read_text()
-    assert text.count('<p class="missing">') == 7
+    assert text.count('<p class="missing">') == 8
     assert "Figure 2. Representative rollouts: N/A, flat tables hold no frames." in text
 
 

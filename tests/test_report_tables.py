@@ -11,27 +11,18 @@ import re
 import numpy as np
 import pytest
 from judging_data import drop, evaluation, failures
-from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, run_of, tabletop_run
+from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, SWEEP, run_of, tabletop_run
 from rich.console import Console
 
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.config import GateConfig
 from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
 from roep_gym.evaluate.report.records import Run, open_run
 from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text, print_table
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 from roep_gym.evaluate.report.tables import TABLES, make_tables
 
-SWEEP = (
-    "baseline",
-    "baseline_clone",
-    "perturb",
-    "perturb_clone",
-    "mild",
-    "mild_clone",
-    "strong",
-    "strong_clone",
-)
 TOLERANCE = 0.0005 + 1e-9
 """Published means are rounded in no one way."""
 
@@ -316,6 +307,33 @@ def test_severity_is_the_mean_over_tasks_with_its_clones():
         np.testing.assert_allclose(clones, [0.06, 0.2])
         assert (line["mild_clone_pairs"], line["strong_clone_pairs"]) == (50, 50)
     assert by_suite["suite"] == "suite"
+
+
+def test_the_severity_of_a_row_is_set_against_the_floor_of_its_own_clones():
+    data = evaluation(
+        {
+            "perturb": failures(4), "perturb_clone": failures(4),
+            "mild": failures(5), "mild_clone": failures(0),
+            "strong": failures(40), "strong_clone": failures(30),
+        },
+        conditions=SWEEP,
+    )  # fmt: skip
+    found = {line["severity"]: line for line in lines(TABLES["severity"](run_of(data)))}
+    np.testing.assert_allclose([found[name]["delta_sr"] for name in SEVERITIES], [0.1, 0.08, 0.8])
+    np.testing.assert_allclose([found[name]["noise_floor_sr"] for name in SEVERITIES], [0.1, 0.0, 0.2])
+    assert [found[name]["effect"] for name in SEVERITIES] == [
+        WITHIN_VARIABILITY, DISTINGUISHABLE, DISTINGUISHABLE
+    ]  # fmt: skip
+    assert found["strong"]["timeout_rate"] == 0.8
+
+
+def test_a_severity_without_a_clone_has_no_floor():
+    conditions = [name for name in SWEEP if name != "strong_clone"]
+    table = TABLES["severity"](run_of(evaluation({"strong": failures(9)}, conditions=conditions)))
+    strong = table.column("severity")[2], table.column("effect")[2], table.column("delta_sr")[2]
+    assert strong[0].value == "strong"
+    assert strong[1].reason == "'strong_clone' is not planned"
+    assert strong[2].value == pytest.approx(0.18)
 
 
 def test_severity_names_the_condition_that_is_missing():

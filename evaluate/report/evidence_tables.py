@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
+from roep_gym.evaluate.noise_floor import SEVERITIES, severity_effects
 from roep_gym.evaluate.paired_interval import paired_difference_interval
 from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, success_cell, unless
 from roep_gym.evaluate.report.records import Run
@@ -25,6 +26,7 @@ __all__ = [
     "effects",
     "failures",
     "provenance",
+    "severity",
     "severity_by_model",
     "severity_by_suite",
     "shield_bootstrap",
@@ -216,6 +218,47 @@ def severity_by_model(run: Run) -> Table:
 def severity_by_suite(run: Run) -> Table:
     """Table A6, second panel: the severity sweep of each model and suite."""
     return _severity(run, "A6b", model_suite_summary(run.judgement), ("model", "suite"))
+
+
+def severity(run: Run) -> Table:
+    """The severity sweep of each row: its success rate and effect against the floor of its own clones."""
+    config = run.judgement.config
+    found = severity_effects(run.judgement.rates, tolerance=config.tolerance).sel(outcome="success")
+    rows = []
+    for row in range(run.rows):
+        barred = run.not_admitted(row)
+        for name, condition in SEVERITIES.items():
+            here = found.sel(severity=name).isel(row=row)
+            why = run.absent(row, "baseline") or run.absent(row, condition)
+            clones = why or run.absent(row, "baseline_clone") or run.absent(row, f"{condition}_clone")
+            cells = (
+                success_cell(run, row, "baseline"),
+                success_cell(run, row, condition),
+                success_cell(run, row, f"{condition}_clone"),
+                number(float(here["signed_effect"]), "+.2f", why),
+                number(float(here["floor"]), ".2f", clones),
+                text(str(here["label"].item())) if int(here["above_floor"]) >= 0 else missing(clones),
+                success_cell(run, row, condition, "timeout"),
+            )
+            rows.append((*row_cells(run, row), text(name), *(unless(barred, cell) for cell in cells)))
+    columns = (
+        *ROW_COLUMNS,
+        Column("severity", "Severity", "left"),
+        Column("clean_sr", "Clean SR", parts=RATE_PARTS),
+        Column("sr", "SR", parts=RATE_PARTS),
+        Column("clone_sr", "SR of the clone", parts=RATE_PARTS),
+        Column("delta_sr", "Delta SR"),
+        Column("noise_floor_sr", "Floor F_SR"),
+        Column("effect", "Effect", "left"),
+        Column("timeout_rate", "Timeout rate", parts=RATE_PARTS),
+    )
+    notes = (
+        "The floor of a severity is the larger of what re-running changes under clean and under that severity.",
+        "Mild and strong are secondary evidence and never change a claim.",
+    )
+    return Table(
+        "severity", "Severity sweep of each row against the noise floor", columns, tuple(rows), notes
+    )
 
 
 def _severity(run: Run, name: str, summary: xr.Dataset, by: tuple[str, ...]) -> Table:

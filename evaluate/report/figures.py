@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 from roep_gym.error import unknown_name
 from roep_gym.evaluate.report.episodes import TRACED
 from roep_gym.evaluate.report.frame_figures import operators, rollouts
-from roep_gym.evaluate.report.outcome_figures import effect_forest, success_and_effect, timeouts
+from roep_gym.evaluate.report.outcome_figures import (
+    effect_forest,
+    severity_sweep,
+    success_and_effect,
+    timeouts,
+)
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.shield_figures import shield_episode, shield_reliability
 from roep_gym.evaluate.report.style import NotDrawableError, drawing
@@ -94,6 +99,12 @@ FIGURES: Mapping[str, FigureKind] = {
         "Filled marks exceed the noise floor, hollow ones do not, crosses have none (table effects). "
         "Intervals inform and do not gate.",
         effect_forest,
+    ),
+    "severity": FigureKind(
+        "The severity sweep of every row",
+        "Filled marks are the run, hollow ones its clone: their distance is what re-running alone changes (table "
+        "severity).",
+        severity_sweep,
     ),
     "reliability": FigureKind(
         "The shield's risk over time, of successes and of failures",

@@ -60,7 +60,7 @@ def report_page(
         "Outcomes": draw("3", "effects") + show("3", "4", "effects"),
         "Failures by reason": draw("4") + show("failures"),
         "Harm and shield": show("A4", "A5") + draw("reliability", "A2", "A3", "A4"),
-        "Severity": show("A6a", "A6b") + draw("A1"),
+        "Severity": draw("severity") + show("severity", "A6a", "A6b") + draw("A1"),
         "Episodes": draw("2") + _contact_sheets(run, folder, videos or {}),
         "Provenance and fidelity": show("A2") + _folded("Every field of every contract", show("contract")),
         "Limits": _list(limits(run)),

@@ -1,6 +1,6 @@
-"""Figures of outcomes: Figure 3 (success and effect), Figure 4 (timeouts, task detail) and the forest plot.
+"""Figures of outcomes: Figure 3 (success and effect), Figure 4 (timeouts, task detail), the forest plot, the sweep.
 
-Each draws the numbers of a table (4, 3 and "effects") and nothing else.
+Each draws the numbers of a table (4, 3, "effects" and "severity") and nothing else.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, WITHIN_VARIABILITY
+from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.style import PALETTE, NotDrawableError, new_figure
 from roep_gym.evaluate.report.table import Table, Value
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["effect_forest", "success_and_effect", "timeouts"]
+__all__ = ["effect_forest", "severity_sweep", "success_and_effect", "timeouts"]
 
 
 def success_and_effect(run: Run) -> Figure:
@@ -115,6 +115,42 @@ def effect_forest(run: Run) -> Figure:
     shown = [line["effect"] for line in lines if line["paired_delta_sr"] is not None]
     handles = _forest_handles(shown, run.judgement.config.confidence)
     figure.legend(handles=handles, loc="outside upper center", ncols=len(handles), fontsize=8)
+    return figure
+
+
+def severity_sweep(run: Run) -> Figure:
+    """Draw the success rate of every row under each severity, with that of its clone.
+
+    Raises:
+        NotDrawableError: No admitted row has a mild or strong condition.
+    """
+    table = TABLES["severity"](run)
+    lines = [_values(table, k) for k in range(len(table.rows))]
+    if all(line["sr"] is None for line in lines if line["severity"] != "medium"):
+        raise NotDrawableError("no admitted row has a recorded mild or strong success rate")
+    figure = new_figure(7.2, 1.3 + 0.42 * run.rows)
+    axes = figure.subplots()
+    shown = ("clean", *SEVERITIES)
+    for k, line in enumerate(lines):
+        row, place = divmod(k, len(SEVERITIES))
+        look = PALETTE[str(line["severity"])]
+        height = row + 0.2 * (place + 1) - 0.3
+        if place == 0:
+            clean = PALETTE["clean"]
+            axes.plot([_float(line["clean_sr"])], [row - 0.3], clean.marker, color=clean.color, markersize=6)
+        pair = [_float(line[name]) for name in ("sr", "clone_sr")]
+        axes.plot(pair, [height, height], color=look.color, linewidth=1.2, label="_re-run")
+        axes.plot(pair[:1], [height], look.marker, color=look.color, markersize=6, label="_run")
+        axes.plot(
+            pair[1:], [height], look.marker, markerfacecolor="white", markeredgecolor=look.color, markersize=6
+        )
+    for name in shown:
+        axes.plot([], [], PALETTE[name].marker, color=PALETTE[name].color, label=name)
+    axes.set_yticks(range(run.rows), [run.short(row) for row in range(run.rows)])
+    axes.set(ylim=(run.rows - 0.4, -0.6), xlim=(-0.03, 1.03), xlabel="success rate")
+    axes.grid(axis="x")
+    axes.tick_params(axis="y", length=0)
+    figure.legend(loc="outside upper center", ncols=len(shown), fontsize=8)
     return figure
 
 

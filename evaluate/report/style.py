@@ -39,7 +39,9 @@ class Look:
 
 PALETTE = {
     "clean": Look("#0B4F87", "", "o", "-"),
+    "mild": Look("#5FA8D3", "\\\\", "v", "--"),
     "medium": Look("#F0A830", "///", "s", "--"),
+    "strong": Look("#8C1D18", "xxx", "D", "-."),
     "effect": Look("#B3400E", "", "D", "-"),
     "floor": Look("#D9D9D9", "...", "v", ":"),
     "success": Look("#0B4F87", "", "o", "-"),

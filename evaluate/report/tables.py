@@ -336,6 +336,7 @@ TABLES: Mapping[str, Callable[[Run], Table]] = {
     "A5": evidence_tables.shield_bootstrap,
     "A6a": evidence_tables.severity_by_model,
     "A6b": evidence_tables.severity_by_suite,
+    "severity": evidence_tables.severity,
     "contract": evidence_tables.contract_fields,
     "effects": evidence_tables.effects,
     "failures": evidence_tables.failures,
