@@ -8,6 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PLAN ?= examples/first_claims.yaml
 OUT ?= runs/first_claims
+BENCHMARKS ?= step_speed episode_costs whole_evaluation wrapper_costs executors shared_inference worker_memory million_episodes
 PYTEST_ARGS ?=
 export MUJOCO_GL ?= egl
 
@@ -52,7 +53,7 @@ test-all: setup lint types
 	$(BIN)/python -m pytest -m "slow or not slow" $(PYTEST_ARGS)
 
 bench: setup
-	@set -e; for file in $(sort $(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file; done
+	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
 
 docs: $(INSTALLED)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"

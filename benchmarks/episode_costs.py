@@ -2,7 +2,7 @@
 
     python benchmarks/episode_costs.py [--tasks goal_stove object_bbq_sauce] [--repeats 5]
 
-Ours and stock are measured in turn; the table gives medians and their ratio.
+Ours and stock are measured in turn; the table gives medians and their ratio with its spread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from statistics import median
 
 import numpy as np
+from paired_ratio import HEADING, paired_ratio
 
 from roep_gym import seeding
 from roep_gym.envs.libero_env import LiberoEnv
@@ -94,8 +95,9 @@ def measure(name: str, repeats: int) -> None:
             once()
     for label, pair in works.items():
         times = [[seconds(once) for once in pair] for _ in range(repeats)]
-        own, theirs = (median(column) for column in zip(*times, strict=True))
-        print(f"| {name} | {label} | {1000 * own:.1f} ms | {1000 * theirs:.0f} ms | {theirs / own:.1f} |")
+        own, theirs = zip(*times, strict=True)
+        cells = [f"{1000 * median(own):.1f} ms", f"{1000 * median(theirs):.0f} ms", paired_ratio(theirs, own)]
+        print(f"| {name} | {label} |", " | ".join(cells), "|", flush=True)
     ours.close()
     stock.close()
 
@@ -106,7 +108,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     print(f"Two RGB-D cameras, {SIZE} px; medians of {arguments.repeats}.\n")
-    print("| task | work | roep-gym | stock LIBERO | ratio |\n|---|---|---|---|---|")
+    print(f"| task | work | roep-gym | stock LIBERO | {HEADING} |\n|---|---|---|---|---|")
     for name in arguments.tasks:
         measure(name, arguments.repeats)
 

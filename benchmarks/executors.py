@@ -1,9 +1,9 @@
-"""Episodes a minute with local workers and with Ray's, in turn, start-up left out.
+"""Episodes a minute with one and more local workers and with Ray's, in turn, start-up left out.
 
-    python benchmarks/executors.py [--workers 2] [--episodes 20] [--repeats 3] [--task goal_stove]
+    python benchmarks/executors.py [--workers 2] [--episodes 40] [--repeats 5] [--task goal_stove]
 
 The episodes are bound by physics: a random policy without a camera. The clock runs from the last of the first episodes
-of all workers to the last episode.
+of all workers to the first after which one of them may be idle.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+
+from paired_ratio import HEADING, paired_ratio
 
 from roep_gym.evaluate.driver import SilentObserver, evaluate
 from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.ray_executor import RayExecutor
+from roep_gym.evaluate.work import Executor
 
-EXECUTORS = {"local": LocalExecutor, "ray": RayExecutor}
 
-
+@dataclass
 class Clock(SilentObserver):
     """Takes the time of every record."""
 
-    def __init__(self) -> None:
-        self.times: list[float] = []
+    times: list[float] = field(default_factory=list)
 
     def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
         """Take the time."""
@@ -40,7 +43,7 @@ def make_plan(task: str, episodes: int) -> ResolvedPlan:
                 "name": "executors",
                 "models": [{"name": "random", "policy": "random"}],
                 "tasks": [task],
-                "conditions": ["quick"],
+                "conditions": ["baseline"],
                 "seed_groups": 1,
                 "episodes": episodes,
                 "step_budget": 150,
@@ -50,32 +53,38 @@ def make_plan(task: str, episodes: int) -> ResolvedPlan:
     )
 
 
-def episodes_a_minute(executor: str, plan: ResolvedPlan, workers: int) -> float:
+def episodes_a_minute(
+    executor: Callable[[ResolvedPlan, int], Executor], plan: ResolvedPlan, workers: int
+) -> float:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        evaluate(plan, Path(folder) / "run", lambda p: EXECUTORS[executor](p, workers), clock)
-    timed = clock.times[workers - 1 :]
+        evaluate(plan, Path(folder) / "run", lambda p: executor(p, workers), clock)
+    timed = clock.times[workers - 1 : len(clock.times) - workers + 1]
     return 60 * (len(timed) - 1) / (timed[-1] - timed[0])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--episodes", type=int, default=20)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--episodes", type=int, default=40)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--task", default="goal_stove")
     arguments = parser.parse_args()
     plan = make_plan(arguments.task, arguments.episodes)
-    rates: dict[str, list[float]] = {name: [] for name in EXECUTORS}
+    variants: dict[str, tuple[Callable[[ResolvedPlan, int], Executor], int]] = {
+        "1 local worker": (LocalExecutor, 1),
+        f"{arguments.workers} local workers": (LocalExecutor, arguments.workers),
+        f"{arguments.workers} workers of Ray": (RayExecutor, arguments.workers),
+    }
+    rates: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(arguments.repeats):
-        for name, measured in rates.items():
-            measured.append(episodes_a_minute(name, plan, arguments.workers))
-    print("| executor | episodes a minute | spread | ratio |\n|---|---|---|---|")
+        for name, (executor, workers) in variants.items():
+            rates[name].append(episodes_a_minute(executor, plan, workers))
+    one, local, _ = rates
+    print(f"| executor | episodes a minute | to {one}: {HEADING} | to {local} |\n|---|---|---|---|")
     for name, measured in rates.items():
-        ratio = median(measured) / median(rates["local"])
-        print(
-            f"| {name} | {median(measured):.1f} | {min(measured):.1f} to {max(measured):.1f} | {ratio:.2f} |"
-        )
+        ratios = (paired_ratio(measured, rates[base]) for base in (one, local))
+        print(f"| {name} | {median(measured):.1f} |", " | ".join(ratios), "|")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from statistics import median
 
 import mujoco
 import numpy as np
+from paired_ratio import HEADING, paired_ratio
 from robosuite.utils.control_utils import opspace_matrices
 
 from roep_gym import seeding
@@ -101,14 +102,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=120)
     arguments = parser.parse_args()
     print(
-        "| suite | roep-gym | stock LIBERO | ratio | needed | bound of the ratio |\n|---|---|---|---|---|---|"
+        f"| suite | roep-gym | stock LIBERO | {HEADING} | needed | bound of the ratio |\n|---|---|---|---|---|---|"
     )
     for suite in LIBERO_SUITES:
         times = [once for task in tasks(suite)[: arguments.tasks] for once in measure(task, arguments.steps)]
-        own, theirs, needed = (median(column) for column in zip(*times, strict=True))
+        own, theirs, needed = zip(*times, strict=True)
         print(
-            f"| {suite} | {1000 * own:.2f} ms | {1000 * theirs:.2f} ms | {theirs / own:.2f} "
-            f"| {1000 * needed:.2f} ms | {theirs / needed:.2f} |",
+            f"| {suite} | {1000 * median(own):.2f} ms | {1000 * median(theirs):.2f} ms | {paired_ratio(theirs, own)} "
+            f"| {1000 * median(needed):.2f} ms | {median(theirs) / median(needed):.2f} |",
             flush=True,
         )
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+from paired_ratio import HEADING, paired_ratio
 
 from roep_gym import seeding
 from roep_gym.envs.libero_observations import PROPRIO, PROPRIO_FIELDS
@@ -163,12 +164,9 @@ def main() -> None:
             if different:
                 raise SystemExit(f"Expected episodes as long as in the plain loop, but {different} differ.")
     print(f"One camera of {IMAGE_SIZE} px, {CHUNK} steps a decision; medians of {arguments.repeats}.\n")
-    print("| evaluation | episodes a minute | spread | ratio |\n|---|---|---|---|")
+    print(f"| evaluation | episodes a minute | {HEADING} |\n|---|---|---|")
     for name, measured in rates.items():
-        ratio = median(measured) / median(rates["plain loop"])
-        print(
-            f"| {name} | {median(measured):.1f} | {min(measured):.1f} to {max(measured):.1f} | {ratio:.1f} |"
-        )
+        print(f"| {name} | {median(measured):.1f} | {paired_ratio(measured, rates['plain loop'])} |")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Time a step of each wrapper, without the environment's own time: `python benchmarks/bench_wrappers.py`."""
+"""Time a step of each wrapper, without the environment's own time: `python benchmarks/wrapper_costs.py`."""
 
 from __future__ import annotations
 
