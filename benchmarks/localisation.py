@@ -6,7 +6,7 @@ Prints a Markdown table, for example with
 
 Each task is rolled out anew by the scripted expert on sampled placements that training did not see (another collection
 seed); every frame before the grasp is perturbed once by each profile. Errors of the object's place, in centimetres.
-The last line is the median time of a decision, one image, one thread.
+The last lines are the median times of a decision, alone and in a batch, in one thread.
 """
 
 from __future__ import annotations
@@ -72,15 +72,36 @@ def main(arguments: Arguments) -> None:
             )
             cells.append(f"{np.median(errors):.2f}, {np.quantile(errors, 0.9):.2f}")
         print(f"| {find_task(suite, task).paper_id} | {len(places)} |", " | ".join(cells), "|", flush=True)
-    image = torch.from_numpy(scenes.images[:1])
-    words = network.read_words(instruction, trained.vocabulary)[None]
+    print()
+    for batch in (1, 8):
+        print(
+            f"A decision in a batch of {batch}: {1e3 * decision_seconds(str(folder), batch):.1f} ms, one thread"
+        )
+
+
+def decision_seconds(weights: str, batch: int) -> float:
+    """Return the median seconds of a decision, image to chunk, when so many are asked in one call."""
+    from roep_gym.envs.libero_env import LiberoEnv
+    from roep_gym.policies.base import PolicyEpisode, PolicyInput
+    from roep_gym.policies.visuomotor.network import CAMERA, IMAGE_SIZE
+    from roep_gym.policies.visuomotor.policy import VisuomotorPolicy
+
+    env = LiberoEnv("goal_stove", cameras=[CAMERA], image_size=IMAGE_SIZE)
+    observation, info = env.reset(options={"init_state": 0})
+    env.close()
+    policy = VisuomotorPolicy(weights=weights, batched=True)
+    instruction = info["instruction"]
+    inputs = [PolicyInput(str(i), 0, instruction, observation) for i in range(batch)]
     seconds = []
     for _ in range(DECISIONS):
+        for asked in inputs:
+            policy.begin(
+                PolicyEpisode(asked.episode, env.suite, env.task, instruction, 0, env.observation_fields)
+            )
         started = time.perf_counter()
-        with torch.inference_mode():
-            trained(image, words)
-        seconds.append(time.perf_counter() - started)
-    print(f"\nOne localisation: {1e3 * median(seconds):.1f} ms, one thread, torch {torch.__version__}")
+        policy.act(inputs)
+        seconds.append((time.perf_counter() - started) / batch)
+    return median(seconds)
 
 
 if __name__ == "__main__":
