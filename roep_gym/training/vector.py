@@ -47,9 +47,15 @@ def make_sb3_vec_env(
         subprocesses: Whether each environment runs in a process of its own (the script then needs its `__main__`
             guard), or all in this one.
         monitor_folder: Folder of `Monitor`'s files, `<index>.monitor.csv`.
+
+    Raises:
+        InvalidInputError: The number is below 1, or an environment in this process cannot be made as asked for.
+        InfrastructureError: The process of an environment ended.
     """
     from stable_baselines3.common.preprocessing import is_image_space
-    from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecTransposeImage
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecTransposeImage
+
+    from roep_gym.training.environment_processes import EnvironmentProcesses
 
     def monitor_file(index: int) -> Path | None:
         return None if monitor_folder is None else Path(monitor_folder) / str(index)
@@ -60,7 +66,7 @@ def make_sb3_vec_env(
         partial(make_env, config, run_id=run_id, index=index, monitor_file=monitor_file(index))
         for index in range(_count(n_envs))
     ]
-    env: VecEnv = SubprocVecEnv(makers, start_method=_START_METHOD) if subprocesses else DummyVecEnv(makers)
+    env: VecEnv = EnvironmentProcesses(makers, _START_METHOD) if subprocesses else DummyVecEnv(makers)
     env.seed(seed)
     space = env.observation_space
     boxes = space.spaces.values() if isinstance(space, spaces.Dict) else [space]
