@@ -12,6 +12,7 @@ import pytest
 import torch
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, EvalCallback
+from stable_baselines3.common.logger import configure
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from training_shields import Guided
 
@@ -155,6 +156,40 @@ def test_statistics_of_steps_and_episodes() -> None:
     assert second["perturbation/severity_mean"] == 0.25
     assert second["total/shield/interventions"] == 2
     assert statistics.drain()["outcome/timeout"] == 0
+
+
+class Stop(BaseCallback):
+    """An error at the n-th step of the callback."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self._stop = step
+
+    def _on_step(self) -> bool:
+        if self.n_calls == self._stop:
+            raise RuntimeError("stop")
+        return True
+
+
+def test_a_training_that_broke_off_does_not_speak_in_the_next_one(tmp_path: Path) -> None:
+    model = learner("PPO", make_sb3_vec_env(config(shield=SHIELD), 2, seed=0), tmp_path)
+    model.set_logger(configure(str(tmp_path), ["tensorboard"]))
+    with pytest.raises(RuntimeError, match="stop"):
+        model.learn(64, CallbackList([InterventionCallback(), Stop(5)]))
+    witness = Witness()
+    model.learn(128, CallbackList([InterventionCallback(), witness]))
+    written = scalars(tmp_path)
+    for tag, count in witness.counts.items():
+        assert sum(written[tag]) == count, tag
+
+
+def test_an_abandoned_episode_lends_no_steps_to_the_next() -> None:
+    statistics = TrainingStatistics()
+    shield = {"risk": 0.8, "intervened": True, "refused": False}
+    statistics.observe(0, {"shield": shield}, done=False)
+    statistics.abandon_episodes()
+    statistics.observe(0, {"shield": shield, "termination": "timeout"}, done=True)
+    assert statistics.drain()["shield/intervention_steps"] == 1.0
 
 
 def test_nothing_is_said_about_what_is_not_there() -> None:

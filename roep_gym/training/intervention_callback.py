@@ -31,9 +31,12 @@ class InterventionCallback(BaseCallback):
         self._source = _ScalarSource(self._statistics)
 
     def _on_training_start(self) -> None:
-        # First among the outputs, so that all the others find the scalars.
-        if self._source not in self.logger.output_formats:
-            self.logger.output_formats.insert(0, self._source)
+        if self.num_timesteps == 0:
+            self._statistics.abandon_episodes()
+        # First among the outputs, so that all the others find the scalars, and alone: a training that was interrupted
+        # leaves its source in a logger that the next training goes on with.
+        outputs = self.logger.output_formats
+        outputs[:] = [self._source, *(other for other in outputs if not isinstance(other, _ScalarSource))]
 
     def _on_step(self) -> bool:
         for index, (info, done) in enumerate(zip(self.locals["infos"], self.locals["dones"], strict=True)):
@@ -43,7 +46,8 @@ class InterventionCallback(BaseCallback):
     def _on_training_end(self) -> None:
         if self._statistics.pending_steps:
             self.logger.dump(self.num_timesteps)
-        self.logger.output_formats.remove(self._source)
+        if self._source in self.logger.output_formats:
+            self.logger.output_formats.remove(self._source)
 
 
 class _ScalarSource(KVWriter):

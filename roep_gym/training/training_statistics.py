@@ -76,6 +76,10 @@ class TrainingStatistics:
         if done:
             self._observe_end(index, info)
 
+    def abandon_episodes(self) -> None:
+        """Forget the episodes that have not ended: all environments are reset."""
+        self._running.clear()
+
     def drain(self) -> dict[str, float]:
         """Return the scalars by tag, and begin anew but for the totals."""
         scalars: dict[str, float] = {name: self._counts[name] for name in self._known}
