@@ -73,6 +73,10 @@ def test_a_choice_draws_each_of_its_values() -> None:
         ({"uniform": []}, "Expected the severity 'uniform' to hold a list, got []."),
         ({"uniform": [1]}, "to hold [low, high], got [1]."),
         ({"uniform": [1, 0]}, "Expected the lower bound of 'uniform' first, got [1, 0]."),
+        (
+            {"uniform": [{"schedule": [[0, 1], [9, 0]]}, {"schedule": [[0, 0], [9, 1]]}]},
+            "Expected the lower bound of 'uniform' first",
+        ),
         ({"uniform": [0, {"choice": [1]}]}, "Expected the bounds of 'uniform' as numbers or schedules"),
         ({"schedule": [1, 2]}, "Expected the points of 'schedule' as [episode, severity] each, got [1, 2]."),
         ({"schedule": [[5, 0], [5, 1]]}, "by increasing episode, got [[5, 0], [5, 1]]."),

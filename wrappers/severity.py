@@ -149,7 +149,9 @@ def _uniform(bounds: list[JSON]) -> UniformSeverity:
     low, high = map(Severity.from_spec, bounds)
     if any(not isinstance(bound, ConstantSeverity | ScheduledSeverity) for bound in (low, high)):
         raise InvalidInputError(f"Expected the bounds of 'uniform' as numbers or schedules, got {bounds!r}.")
-    if low.largest > high.largest:
+    points = {0.0}.union(*(bound.episodes for bound in (low, high) if isinstance(bound, ScheduledSeverity)))
+    episodes = {rounded(point) for point in points for rounded in (math.floor, math.ceil)}
+    if any(low.at(("", 0, episode)) > high.at(("", 0, episode)) for episode in episodes):
         raise InvalidInputError(f"Expected the lower bound of 'uniform' first, got {bounds!r}.")
     return UniformSeverity(low, high)
 
