@@ -15,7 +15,7 @@ from stable_baselines3.common.env_checker import check_env
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
 
-from roep_gym.error import InvalidInputError, UnknownNameError
+from roep_gym.error import InfrastructureError, InvalidInputError, UnknownNameError
 from roep_gym.training import EnvironmentConfig, make_env, make_gymnasium_vec_env, make_sb3_vec_env
 
 SHIELD = "training_shields:RareShield"
@@ -205,6 +205,20 @@ def test_processes_of_their_own_change_nothing() -> None:
         assert all(one[key].tobytes() == other[key].tobytes() for key in one)
 
 
+@pytest.mark.slow
+def test_a_process_that_ended_is_one_sentence_and_closes() -> None:
+    with pytest.raises(InfrastructureError, match="but one has ended"):
+        make_sb3_vec_env(config(task="rech"), 2, subprocesses=True)
+    env = make_sb3_vec_env(config(observation_keys="proprio"), 2, subprocesses=True)
+    env.reset()
+    env.processes[1].kill()
+    env.processes[1].join()
+    with pytest.raises(InfrastructureError, match="but one has ended"):
+        env.step(np.stack([HOLD, HOLD]))
+    env.close()
+    assert not any(process.is_alive() for process in env.processes)
+
+
 @pytest.mark.parametrize("subprocesses", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_gymnasiums_vector_environments(subprocesses: bool) -> None:
     env = make_gymnasium_vec_env(everything(), 2, run_id="vector", subprocesses=subprocesses)
@@ -261,7 +275,10 @@ def test_a_penalty_is_due_exactly_where_the_shield_intervened() -> None:
         ),
         ({"observation_keys": []}, "Expected at least one observation key, got none."),
         ({"observation_keys": ["propio"]}, "Unknown observation key 'propio'. Did you mean 'proprio'?"),
+        ({"observation_keys": 3}, "Expected one observation key or a list of them, got 3."),
         ({"wrapper": "gymnasium.wrappers:Nothing"}, "Expected a wrapper at 'gymnasium.wrappers:Nothing'"),
+        ({"wrapper": "os:sep"}, "Expected a wrapper at 'os:sep', got '/', which cannot be called."),
+        ({"arguments": {"tsk": "reach"}}, "that takes these arguments, got: "),
         ({"profile": "strong", "severity": 3}, "to be a number in [0, 1], got 1.5."),
     ],
 )
@@ -269,6 +286,14 @@ def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) ->
     with pytest.raises(InvalidInputError, match=re.escape(message)):
         make_env(config(**settings))
     assert issubclass(UnknownNameError, InvalidInputError)
+
+
+@pytest.mark.parametrize(
+    ("env_id", "message"), [("roep_gym/Tabletp-v0", "Did you mean: `Tabletop`?"), (3, "")]
+)
+def test_an_environment_that_is_not_registered_is_refused(env_id: Any, message: str) -> None:
+    with pytest.raises(InvalidInputError, match=f"Expected env_id to be a registered .*{re.escape(message)}"):
+        make_env(EnvironmentConfig(env_id))
 
 
 @pytest.mark.parametrize("count", [0, True, 1.5])

@@ -58,6 +58,8 @@ class TrainingConfig:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
                 raise InvalidInputError(f"Expected {name} to be an integer >= {smallest}, got {value!r}.")
+        if not isinstance(self.algorithm, str):
+            raise InvalidInputError(f"Expected algorithm to be a name, got {self.algorithm!r}.")
         for name in ("subprocesses", "normalize"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidInputError(f"Expected {name} to be true or false, got {getattr(self, name)!r}.")

@@ -98,7 +98,7 @@ def make_env(
         InvalidInputError: An argument is out of its range, or names nothing.
     """
     roep_gym.envs.register_environments()
-    env: gym.Env[Any, Any] = gym.make(config.env_id, disable_env_checker=True, **config.arguments)
+    env = _made(config)
     if config.wrapper is not None:
         wrapper = _named(config.wrapper) if isinstance(config.wrapper, str) else config.wrapper
         env = wrapper(env)
@@ -123,10 +123,21 @@ def make_env(
     return Monitor(env, None if monitor_file is None else str(monitor_file), info_keywords=MONITORED)
 
 
+def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:
+    try:
+        return gym.make(config.env_id, disable_env_checker=True, **config.arguments)
+    except (TypeError, gym.error.Error) as error:
+        raise InvalidInputError(
+            f"Expected env_id to be a registered environment that takes these arguments, got: {error}."
+        ) from error
+
+
 def _named(name: str) -> EnvironmentWrapper:
     module, _, attribute = name.partition(":")
     try:
         wrapper: EnvironmentWrapper = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise InvalidInputError(f"Expected a wrapper at {name!r}, got: {error}.") from error
+    if not callable(wrapper):
+        raise InvalidInputError(f"Expected a wrapper at {name!r}, got {wrapper!r}, which cannot be called.")
     return wrapper

@@ -37,12 +37,14 @@ class SelectObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordC
             keys: One key, or a list of keys.
 
         Raises:
-            InvalidInputError: The observation is no Dict, or no key is given.
+            InvalidInputError: The observation is no Dict, or the keys are no list of at least one key.
             UnknownNameError: The observation has no such key.
         """
         space = env.observation_space
         if not isinstance(space, spaces.Dict):
             raise InvalidInputError(f"Expected a Dict observation to select from, got {space}.")
+        if not isinstance(keys, str | list | tuple):
+            raise InvalidInputError(f"Expected one observation key or a list of them, got {keys!r}.")
         named = [keys] if isinstance(keys, str) else list(keys)
         if not named:
             raise InvalidInputError("Expected at least one observation key, got none.")
