@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import pytest
 import torch
@@ -67,6 +68,44 @@ def test_a_training_leaves_model_best_model_checkpoints_and_logs(tmp_path: Path)
     assert isinstance(make_policy(model["policy"], **model["arguments"]), Policy)
 
 
+class Interrupted(gym.Wrapper[Any, Any, Any, Any]):
+    """Ctrl-C at the 21st step."""
+
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        self.steps += 1
+        if self.steps > 20:
+            raise KeyboardInterrupt
+        return self.env.step(action)
+
+
+def test_an_interrupted_training_keeps_its_model_and_its_logs(tmp_path: Path, capsys: Any) -> None:
+    out = tmp_path / "run"
+    environment = {**SHORT["environment"], "wrapper": "test_cli_train:Interrupted"}
+    file = written(tmp_path, environment=environment, normalize=True, eval_every=0, log_interval=100)
+    assert main(["train", file, "--out", str(out)]) == 130
+    assert f"Ended early; the model until then: {out / 'model.zip'}" in capsys.readouterr().err
+    model = yaml.safe_load((out / "evaluate.yaml").read_text())["models"][0]
+    assert isinstance(make_policy(model["policy"], **model["arguments"]), Policy)
+    (events,) = (out / "tensorboard").rglob("events.out.tfevents.*")
+    logged = EventAccumulator(str(events)).Reload()
+    assert logged.Scalars("outcome/episodes")[-1].value == 4
+
+
+def test_a_training_that_cannot_begin_leaves_no_model(tmp_path: Path, capsys: Any) -> None:
+    file = written(tmp_path, hyperparameters={"learning_rate": -1.0})
+    assert main(["train", file, "--out", str(tmp_path)]) == 2
+    assert "Ended early" not in capsys.readouterr().err
+    assert not (tmp_path / "model.zip").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["train", written(tmp_path), "--out", str(tmp_path / "file")]) == 2
+    assert f"Expected to write to {tmp_path / 'file'}, got " in capsys.readouterr().err
+
+
 def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
     from stable_baselines3 import PPO
 
@@ -88,6 +127,11 @@ def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
         ({"environment": {"env": "x"}}, "Unknown environment field 'env'."),
         ({"environment": 3}, "Expected a mapping of environment fields, got 3."),
         ({"eval_environment": {"profil": None}}, "Did you mean 'profile'?"),
+        (
+            {"eval_environment": {"observation_keys": "proprio"}},
+            "to have the observations of training, Dict(",
+        ),
+        ({"algorithm": 3}, "Expected algorithm to be a name, got 3."),
         ({"total_timesteps": 0}, "Expected total_timesteps to be an integer >= 1, got 0."),
         ({"hyperparameters": {"n_step": 1}}, "Expected hyperparameters that PPO takes, got: "),
         ({"name": "a/b"}, "Expected a name without slashes or line breaks, got 'a/b'."),

@@ -59,7 +59,14 @@ def run(argv: Sequence[str]) -> int:
             source[name] = value
     config = training_config(source)
     out = arguments.out or Path("runs", config.name)
-    trained = train(config, out)
+    model = out / "model.zip"
+    existed = model.exists()
+    try:
+        trained = train(config, out)
+    except BaseException:
+        if model.exists() and not existed:
+            print(f"Ended early; the model until then: {model}", file=sys.stderr)
+        raise
     print(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
     print(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
     return 0

@@ -1,7 +1,8 @@
 """A training run with Stable-Baselines3, from its configuration to a model that `roep-gym evaluate` loads.
 
 `train` writes into a folder: `model.zip`, `best_model.zip` and `evaluations.npz` of the evaluations in training,
-`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and `evaluate.yaml`, a plan that evaluates the model.
+`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and `evaluate.yaml`, a plan that evaluates the model. A
+training that ends early, at Ctrl-C or by an error, leaves the same of what was learned until then.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gymnasium import spaces
-from stable_baselines3.common.callbacks import BaseCallback, CheckpointCallback, EvalCallback
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList, CheckpointCallback, EvalCallback
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
@@ -56,18 +58,23 @@ class _SaveNormalization(BaseCallback):
 
 
 def train(config: TrainingConfig, out: Path) -> TrainedModel:
-    """Train a model.
+    """Train a model; an exception on the way, `KeyboardInterrupt` too, comes out after the model was saved.
 
     Args:
         config: The run.
         out: Folder of the run, without a model in it.
 
     Raises:
-        InvalidInputError: The folder has a model, or algorithm, hyperparameters or environment do not fit.
+        InvalidInputError: The folder has a model or cannot be written, or algorithm, hyperparameters or environment
+            do not fit.
     """
     if (out / "model.zip").exists():
         raise InvalidInputError(f"Expected a folder without a model, got {out}; choose another with --out.")
     algorithm = algorithm_class(config.algorithm)
+    try:
+        (out / "monitor").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInputError(f"Expected to write to {out}, got {error}; choose another folder.") from error
     env = _environments(config, out)
     try:
         model = algorithm(
@@ -82,18 +89,29 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
         raise InvalidInputError(
             f"Expected hyperparameters that {config.algorithm} takes, got: {error}."
         ) from error
-    callbacks, eval_env = _callbacks(config, out)
+    eval_env = _eval_environment(config, env) if config.eval_every else None
+    callback = CallbackList(_callbacks(config, out, eval_env))
     try:
         model.learn(
-            config.total_timesteps, callbacks, log_interval=config.log_interval, tb_log_name=config.name
+            config.total_timesteps, callback, log_interval=config.log_interval, tb_log_name=config.name
         )
-        model.save(out / "model.zip")
-        if isinstance(env, VecNormalize):
-            env.save(str(out / "normalization.pkl"))
+    except BaseException:
+        if model.num_timesteps:
+            callback.on_training_end()
+            _save(model, config, out)
+        raise
     finally:
         env.close()
         if eval_env is not None:
             eval_env.close()
+    return _save(model, config, out)
+
+
+def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedModel:
+    model.save(out / "model.zip")
+    normalization = model.get_vec_normalize_env()
+    if normalization is not None:
+        normalization.save(str(out / "normalization.pkl"))
     return TrainedModel(out / "model.zip", _write_plan(config, out))
 
 
@@ -109,15 +127,23 @@ def _environments(config: TrainingConfig, out: Path) -> VecEnv:
     return _normalized(env, training=True) if config.normalize else env
 
 
-def _callbacks(config: TrainingConfig, out: Path) -> tuple[list[BaseCallback], VecEnv | None]:
-    callbacks: list[BaseCallback] = [InterventionCallback()]
-    eval_env: VecEnv | None = None
-    if config.eval_every:
-        eval_env = make_sb3_vec_env(
-            replace(config.environment, **config.eval_environment), run_id=f"{config.name}/evaluation"
+def _eval_environment(config: TrainingConfig, env: VecEnv) -> VecEnv:
+    eval_env = make_sb3_vec_env(
+        replace(config.environment, **config.eval_environment), run_id=f"{config.name}/evaluation"
+    )
+    if config.normalize:
+        eval_env = _normalized(eval_env, training=False)
+    if eval_env.observation_space != env.observation_space:
+        raise InvalidInputError(
+            f"Expected eval_environment to have the observations of training, {env.observation_space}, got "
+            f"{eval_env.observation_space}."
         )
-        if config.normalize:
-            eval_env = _normalized(eval_env, training=False)
+    return eval_env
+
+
+def _callbacks(config: TrainingConfig, out: Path, eval_env: VecEnv | None) -> list[BaseCallback]:
+    callbacks: list[BaseCallback] = [InterventionCallback()]
+    if eval_env is not None:
         best = _SaveNormalization(out / "best_normalization.pkl") if config.normalize else None
         evaluation = _FixedEpisodes(
             eval_env,
@@ -138,7 +164,7 @@ def _callbacks(config: TrainingConfig, out: Path) -> tuple[list[BaseCallback], V
                 save_vecnormalize=config.normalize,
             )
         )
-    return callbacks, eval_env
+    return callbacks
 
 
 def _policy_for(space: spaces.Space[Any]) -> str:
