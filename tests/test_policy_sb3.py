@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import pickle
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -204,6 +205,18 @@ def test_normalisation_of_training_is_applied(models: Path, tmp_path: Path):
     expected, _ = SAC.load(models / "sac", device="cpu").predict(seen, deterministic=True)
     np.testing.assert_array_equal(policy.act([PolicyInput("e", 0, "", observation)])[0][0], expected)
     assert str(policy.contract.checkpoint_revision).count("sha256:") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "got"),
+    [(None, "FileNotFoundError"), (b"", "EOFError"), (pickle.dumps([1]), "TypeError: an object of list")],
+)
+def test_a_file_without_a_normalisation_is_one_sentence(models: Path, tmp_path: Path, content: Any, got: str):
+    file = tmp_path / "normalize.pkl"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=f"that VecNormalize.save wrote, got .*{got}.*; leave it out"):
+        SB3Policy("SAC", str(models / "sac"), normalization=str(file))
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.preprocessing import is_image_space, is_image_space_channels_first
+from stable_baselines3.common.vec_env import VecNormalize
 
 from roep_gym import seeding
 from roep_gym.contracts import FIELDS, RuntimeContract
@@ -58,7 +59,8 @@ class SB3Policy:
         contract: Fields of the runtime contract that replace the declared ones.
 
     Raises:
-        InvalidInputError: The file cannot be loaded as this algorithm, or the model's spaces do not fit.
+        InvalidInputError: The file cannot be loaded as this algorithm, that of the normalisation holds none, or the
+            model's spaces do not fit.
         DependencyNotInstalledError: The algorithm's package is missing.
     """
 
@@ -83,11 +85,9 @@ class SB3Policy:
             )
         self._deterministic = deterministic
         self._revision = file_revision(file)
-        self._normalize: Any = None
+        self._normalize: VecNormalize | None = None
         if normalization:
-            with Path(normalization).open("rb") as stream:
-                self._normalize = pickle.load(stream)
-            self._normalize.training = False
+            self._normalize = _normalization(Path(normalization))
             self._revision += "+" + file_revision(Path(normalization))
         self._source = str(path)
         self._spaces = _observation_spaces(self._model.observation_space, observation_key)
@@ -248,6 +248,21 @@ def _load(algorithm: str, file: Path, device: str) -> Any:
         raise InvalidInputError(
             f"Expected a model of {algorithm} in {str(file)!r}, got {type(error).__name__}: {error}."
         ) from error
+
+
+def _normalization(file: Path) -> VecNormalize:
+    try:
+        with file.open("rb") as stream:
+            normalization = pickle.load(stream)
+        if not isinstance(normalization, VecNormalize):
+            raise TypeError(f"an object of {type(normalization).__name__}")
+    except Exception as error:
+        raise InvalidInputError(
+            f"Expected normalization to be a file that VecNormalize.save wrote, got {str(file)!r}: "
+            f"{type(error).__name__}: {error}; leave it out if training did not normalise."
+        ) from error
+    normalization.training = False
+    return normalization
 
 
 def _observation_spaces(space: spaces.Space[Any], key: str | None) -> dict[str, spaces.Box]:
