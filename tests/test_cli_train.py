@@ -68,6 +68,17 @@ def test_a_training_leaves_model_best_model_checkpoints_and_logs(tmp_path: Path)
     assert isinstance(make_policy(model["policy"], **model["arguments"]), Policy)
 
 
+def test_an_evaluation_in_training_may_go_without_profile_and_shield(tmp_path: Path) -> None:
+    shielded = {"shield": "training_shields:RareShield", "intervention_penalty": 0.1}
+    file = written(
+        tmp_path,
+        environment={**SHORT["environment"], **shielded},
+        eval_environment={"profile": None, "shield": None},
+    )
+    assert main(["train", file, "--out", str(tmp_path / "run")]) == 0
+    assert len(np.load(tmp_path / "run" / "evaluations.npz")["timesteps"]) == 2
+
+
 class Interrupted(gym.Wrapper[Any, Any, Any, Any]):
     """Ctrl-C at the 21st step."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import gymnasium as gym
@@ -279,6 +280,11 @@ def test_a_penalty_is_due_exactly_where_the_shield_intervened() -> None:
         ({"wrapper": "gymnasium.wrappers:Nothing"}, "Expected a wrapper at 'gymnasium.wrappers:Nothing'"),
         ({"wrapper": "os:sep"}, "Expected a wrapper at 'os:sep', got '/', which cannot be called."),
         ({"arguments": {"tsk": "reach"}}, "that takes these arguments, got: "),
+        ({"severity": 0.5}, "Expected a profile for severity=0.5 to act on, got none; name one or leave"),
+        (
+            {"terminate_on_refusal": True},
+            "Expected a shield for terminate_on_refusal=True to act on, got none",
+        ),
         ({"profile": "strong", "severity": 3}, "to be a number in [0, 1], got 1.5."),
     ],
 )
@@ -286,6 +292,15 @@ def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) ->
     with pytest.raises(InvalidInputError, match=re.escape(message)):
         make_env(config(**settings))
     assert issubclass(UnknownNameError, InvalidInputError)
+
+
+def test_without_profile_and_shield_what_acts_on_them_goes_too() -> None:
+    trained = everything(terminate_on_refusal=True, distance_penalty=0.2)
+    assert trained.with_changes({"profile": None, "shield": None}) == config()
+    assert trained.with_changes({"profile": None}) == replace(trained, profile=None, severity=1.0)
+    assert trained.with_changes({"severity": 0.5}) == replace(trained, severity=0.5)
+    with pytest.raises(InvalidInputError, match="Expected a profile for severity="):
+        trained.with_changes({"profile": None, "severity": 0.5})
 
 
 @pytest.mark.parametrize(

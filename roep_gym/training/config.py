@@ -30,7 +30,8 @@ class TrainingConfig:
         normalize: Whether vector observations are normalised (`VecNormalize`); images and rewards stay as they are.
         eval_every: Steps between two evaluations in training; 0: none.
         eval_episodes: Episodes of each of them.
-        eval_environment: Fields of `EnvironmentConfig` that differ there, for example `{profile: null, shield: null}`.
+        eval_environment: Fields of `EnvironmentConfig` that differ there; `{profile: null, shield: null}` also takes
+            away what acts on these.
         checkpoint_every: Steps between two checkpoints; 0: none.
         log_interval: Rollouts (on-policy) or episodes (off-policy) between two writings of the logs.
     """

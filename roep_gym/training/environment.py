@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ __all__ = ["MONITORED", "EnvironmentConfig", "make_env"]
 
 MONITORED: tuple[str, ...] = ("is_success", "termination")
 """Entries of the last `info` that `Monitor` writes to its file."""
+
+_DEPENDENT: Mapping[str, tuple[str, ...]] = {
+    "profile": ("severity",),
+    "shield": ("terminate_on_refusal", "intervention_penalty", "distance_penalty", "proposed_action"),
+}
+"""Fields that act on the perturbation, and on the shield."""
 
 EnvironmentWrapper = Callable[[gym.Env[Any, Any]], gym.Env[Any, Any]]
 
@@ -73,6 +79,27 @@ class EnvironmentConfig:
     proposed_action: bool = False
     step_budget: int = 280
     record: bool = False
+
+    def __post_init__(self) -> None:
+        # The others are refused where no shield is found, which `wrapper` may bring.
+        for name, needed in (("severity", "profile"), ("terminate_on_refusal", "shield")):
+            if getattr(self, needed) is None and getattr(self, name) != getattr(EnvironmentConfig, name):
+                raise InvalidInputError(
+                    f"Expected a {needed} for {name}={getattr(self, name)!r} to act on, got none; name one or leave "
+                    f"{name} out."
+                )
+
+    def with_changes(self, changes: Mapping[str, Any]) -> EnvironmentConfig:
+        """Return the configuration with other values of these fields.
+
+        Where they take the profile or the shield away, the fields that act on it fall back to their defaults.
+
+        Raises:
+            InvalidInputError: A field has no profile or shield to act on.
+        """
+        gone = [needed for needed in _DEPENDENT if needed in changes and changes[needed] is None]
+        defaults = {name: getattr(EnvironmentConfig, name) for needed in gone for name in _DEPENDENT[needed]}
+        return replace(self, **{**defaults, **changes})
 
 
 def make_env(

@@ -7,7 +7,6 @@ training that ends early, at Ctrl-C or by an error, leaves the same of what was 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -129,7 +128,7 @@ def _environments(config: TrainingConfig, out: Path) -> VecEnv:
 
 def _eval_environment(config: TrainingConfig, env: VecEnv) -> VecEnv:
     eval_env = make_sb3_vec_env(
-        replace(config.environment, **config.eval_environment), run_id=f"{config.name}/evaluation"
+        config.environment.with_changes(config.eval_environment), run_id=f"{config.name}/evaluation"
     )
     if config.normalize:
         eval_env = _normalized(eval_env, training=False)
