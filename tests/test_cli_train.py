@@ -111,6 +111,24 @@ def test_a_training_that_cannot_begin_leaves_no_model(tmp_path: Path, capsys: An
     assert not (tmp_path / "model.zip").exists()
 
 
+class BoundlessReward(gym.RewardWrapper[Any, Any]):
+    """A reward from which no learner recovers."""
+
+    def reward(self, reward: Any) -> float:
+        return float("inf")
+
+
+@pytest.mark.parametrize("steps", [32, 64])  # It diverges in the last update, or goes on and raises.
+def test_a_model_that_diverged_is_not_saved(tmp_path: Path, capsys: Any, steps: int) -> None:
+    environment = {**SHORT["environment"], "wrapper": "test_cli_train:BoundlessReward"}
+    file = written(tmp_path, environment=environment, eval_every=0, total_timesteps=steps)
+    assert main(["train", file, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert "Expected finite weights after " in said
+    assert "Ended early" not in said
+    assert not (tmp_path / "run" / "model.zip").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "file").write_text("")
     assert main(["train", written(tmp_path), "--out", str(tmp_path / "file")]) == 2
@@ -145,6 +163,11 @@ def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
         ({"algorithm": 3}, "Expected algorithm to be a name, got 3."),
         ({"total_timesteps": 0}, "Expected total_timesteps to be an integer >= 1, got 0."),
         ({"hyperparameters": {"n_step": 1}}, "Expected hyperparameters that PPO takes, got: "),
+        (
+            {"hyperparameters": {"gamma": "x"}},
+            "Expected the hyperparameter gamma to be a number, got 'x'; YAML takes 3e-4 for text",
+        ),
+        ({"hyperparameters": {"n_epochs": None}}, "hyperparameter n_epochs to be a number, got None"),
         ({"name": "a/b"}, "Expected a name without slashes or line breaks, got 'a/b'."),
     ],
 )

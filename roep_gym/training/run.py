@@ -7,6 +7,8 @@ training that ends early, at Ctrl-C or by an error, leaves the same of what was 
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, Check
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, PolicyOutputError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.evaluation_plan import write_evaluation_plan
@@ -66,10 +68,12 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
     Raises:
         InvalidInputError: The folder has a model or cannot be written, or algorithm, hyperparameters or environment
             do not fit.
+        PolicyOutputError: The policy diverged; it is not saved.
     """
     if (out / "model.zip").exists():
         raise InvalidInputError(f"Expected a folder without a model, got {out}; choose another with --out.")
     algorithm = algorithm_class(config.algorithm)
+    _check_numbers(algorithm, config.hyperparameters)
     try:
         (out / "monitor").mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -106,7 +110,24 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
     return _save(model, config, out)
 
 
+def _check_numbers(algorithm: type[BaseAlgorithm], hyperparameters: Mapping[str, Any]) -> None:
+    """Refuse text for a number, which Stable-Baselines3 would mostly find out in the middle of the training."""
+    known = inspect.signature(algorithm).parameters
+    for name, value in hyperparameters.items():
+        is_number = name in known and type(known[name].default) in (int, float)
+        if is_number and (value is None or isinstance(value, str)):
+            raise InvalidInputError(
+                f"Expected the hyperparameter {name} to be a number, got {value!r}; YAML takes 3e-4 for text, write "
+                "3.0e-4."
+            )
+
+
 def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedModel:
+    if not all(weights.isfinite().all() for weights in model.policy.parameters()):
+        raise PolicyOutputError(
+            f"Expected finite weights after {model.num_timesteps} steps, got a policy that diverged, which is not "
+            "saved; go back to a checkpoint or to best_model.zip, or train with a lower learning_rate."
+        )
     model.save(out / "model.zip")
     normalization = model.get_vec_normalize_env()
     if normalization is not None:
