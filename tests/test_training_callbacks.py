@@ -108,6 +108,24 @@ def test_an_event_is_in_the_event_file_exactly_as_often_as_it_happened(
     assert len(written["shield/refusals"]) == len(written["total/shield/refusals"])
 
 
+@pytest.mark.parametrize("name", ["PPO", "SAC"])
+def test_the_success_rate_of_stable_baselines3_is_that_of_the_episodes(name: str, tmp_path: Path) -> None:
+    guided = EnvironmentConfig(
+        "roep_gym/Tabletop-v0",
+        {"task": "reach", "cameras": [], "object_state": True},
+        wrapper=Guided,
+        observation_keys="proprio",
+        step_budget=40,
+    )
+    learner(name, make_sb3_vec_env(guided, 2, seed=0), tmp_path).learn(
+        320, InterventionCallback(), log_interval=1
+    )
+    written = scalars(tmp_path)
+    successes, episodes = (written[f"total/outcome/{what}"][-1] for what in ("success", "episodes"))
+    assert 0 < successes < episodes < 100  # the window of Stable-Baselines3
+    assert written["rollout/success_rate"][-1] == pytest.approx(successes / episodes)
+
+
 def test_what_an_evaluation_writes_in_between_loses_nothing(tmp_path: Path) -> None:
     env = make_sb3_vec_env(config(shield=SHIELD), 2, seed=0)
     evaluation = EvalCallback(make_sb3_vec_env(config()), n_eval_episodes=1, eval_freq=11, verbose=0)

@@ -191,6 +191,16 @@ def test_seeds_of_neighbouring_runs_share_no_episode() -> None:
     assert len(runs[0] | runs[1]) == 6
 
 
+def test_an_environment_has_the_same_episodes_beside_any_number_of_others() -> None:
+    begun = []
+    for count in (1, 3):
+        env = make_sb3_vec_env(config(), count, seed=3)
+        env.reset()
+        env.reset()
+        begun.append([(info["episode"], info["scene_hash"]) for info in env.unwrapped.reset_infos])
+    assert begun[1][0] == begun[0][0]
+
+
 @pytest.mark.slow
 def test_processes_of_their_own_change_nothing() -> None:
     results = []
