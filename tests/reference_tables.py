@@ -18,6 +18,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from result_tables import RESULT_TABLES
 
 from roep_gym.contracts import RuntimeContract
 from roep_gym.envs.libero_env import LiberoEnv
@@ -315,6 +316,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "shield settings": _dataclass(ShieldConfig),
     "step variables": _steps,
     "tabletop arguments": _arguments(TabletopEnv),
+    **RESULT_TABLES,
 }
 """The tables by name."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from roep_gym.evaluate.report.cells import success_cell
 from roep_gym.evaluate.report.records import Run, open_run
 from roep_gym.evaluate.report.render import markdown_text
 from roep_gym.evaluate.report.table import Column, Table, number, text
@@ -40,7 +41,9 @@ def _looks() -> str:
         at = {name: run.at(row, name) for name in conditions}
         looks = [float(run.data["decisions"].values[episodes].mean()) for episodes in at.values()]
         steps = [
-            float(np.median(run.data["steps"].values[episodes[run.data["reason"].values[episodes] == _SUCCESS]]))
+            float(
+                np.median(run.data["steps"].values[episodes[run.data["reason"].values[episodes] == _SUCCESS]])
+            )
             for episodes in at.values()
         ]
         cells = [number(value, ".1f", "") for value in looks] + [number(value, ".0f", "") for value in steps]
@@ -56,29 +59,40 @@ def _looks() -> str:
 
 
 def _controls() -> str:
-    """Return clean and medium success of the policy, and of the control without an image, here and displaced."""
-    places = {"stored": ("visuomotor", "blind"), "shifted": ("shifted", "shifted")}
+    """Return the clean success of the policy and of the control without an image, on stored and displaced scenes."""
     columns, cells = [_TASK], {}
-    for place, runs in places.items():
-        for model, name in zip(("visuomotor", "blind"), runs, strict=True):
-            table = TABLES["3"](result(name)).where(lambda line, model=model: line["model"] == model)
-            for rate in ("clean_sr", "perturb_sr"):
-                level = {"clean_sr": "clean", "perturb_sr": "medium"}[rate]
-                columns.append(Column(f"{model}_{place}_{level}", f"{model}, {place}, {level}"))
-                for task, cell in zip(table.values("task"), table.column(rate), strict=True):
-                    cells.setdefault(str(task), []).append(cell)
+    for name, model, heading in (
+        ("visuomotor", "visuomotor", "visuomotor, stored states"),
+        ("blind", "blind", "blind, stored states"),
+    ):
+        run = result(name)
+        columns.append(Column(f"{model}_{name}", heading))
+        for row in range(run.rows):
+            row_model, _, task = run.label(row)
+            if row_model == model:
+                cells.setdefault(task, []).append(success_cell(run, row, "baseline"))
     rows = tuple((text(task), *line) for task, line in cells.items())
-    return markdown_text(Table("controls", "Success with and without an image", tuple(columns), rows, ()))
+    return markdown_text(
+        Table("controls", "Clean success with and without an image", tuple(columns), rows, ())
+    )
+
+
+def _versions() -> str:
+    """Return what the published run ran on."""
+    (fingerprint,) = dict(result("visuomotor").provenance["fingerprints"]).values()
+    lines = [f"| {name} | {version} |\n" for name, version in sorted(fingerprint.items())]
+    return "".join(["| what | version |\n", "| --- | --- |\n", *lines])
 
 
 RESULT_TABLES: Mapping[str, Callable[[], str]] = {
-    "results: outcomes": _shown("visuomotor", "3", "suite", "trace_label"),
-    "results: severity": _shown("visuomotor", "severity", "model", "suite"),
-    "results: shields": _shown("visuomotor", "A5", "model", "suite", "unsafe_ends"),
-    "results: harm": _shown("visuomotor", "A4"),
-    "results: effects without erasing": _shown("without_erasing", "effects", "suite"),
-    "results: outcomes without erasing": _shown("without_erasing", "3", "suite", "trace_label"),
+    "results: outcomes": _shown("visuomotor", "3", "model", "suite", "perturb_timeout_rate", "trace_label"),
+    "results: severity": _shown("visuomotor", "severity", "model", "suite", "clean_sr", "timeout_rate"),
+    "results: shields": _shown("visuomotor", "A5", "model", "suite", "episodes_unsafe", "val_samples"),
+    "results: harm": _shown(
+        "visuomotor", "A4", "model", "suite", "clean_sr", "perturb_sr", "perturb_timeout_rate"
+    ),
     "results: looks": _looks,
+    "results: versions": _versions,
     "results: controls": _controls,
 }
 """The tables by name."""
