@@ -64,6 +64,8 @@ def _controls() -> str:
     for name, model, heading in (
         ("visuomotor", "visuomotor", "visuomotor, stored states"),
         ("blind", "blind", "blind, stored states"),
+        ("shifted", "visuomotor", "visuomotor, 3 cm off"),
+        ("shifted", "blind", "blind, 3 cm off"),
     ):
         run = result(name)
         columns.append(Column(f"{model}_{name}", heading))
