@@ -199,6 +199,7 @@ def test_the_switch_to_the_stock_path_changes_nothing() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("suite", LIBERO_SUITES)
 def test_every_task(suite: str) -> None:
     touched = 0
