@@ -10,30 +10,18 @@ from __future__ import annotations
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
+from clock import Clock
 from paired_ratio import HEADING, paired_ratio
 
-from roep_gym.evaluate.driver import SilentObserver, evaluate
+from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.local_executor import LocalExecutor
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.plan import ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.ray_executor import RayExecutor
 from roep_gym.evaluate.work import Executor
-
-
-@dataclass
-class Clock(SilentObserver):
-    """Takes the time of every record."""
-
-    times: list[float] = field(default_factory=list)
-
-    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
-        """Take the time."""
-        self.times.append(time.perf_counter())
 
 
 def make_plan(task: str, episodes: int) -> ResolvedPlan:
@@ -59,8 +47,7 @@ def episodes_a_minute(
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         evaluate(plan, Path(folder) / "run", lambda p: executor(p, workers), clock)
-    timed = clock.times[workers - 1 : len(clock.times) - workers + 1]
-    return 60 * (len(timed) - 1) / (timed[-1] - timed[0])
+    return clock.episodes_a_minute(workers - 1, len(clock.times) - workers + 1)
 
 
 def main() -> None:

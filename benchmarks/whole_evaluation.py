@@ -14,44 +14,26 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 import numpy as np
+from clock import Clock
 from paired_ratio import HEADING, paired_ratio
 
 from roep_gym import seeding
 from roep_gym.envs.libero_observations import PROPRIO, PROPRIO_FIELDS
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import find_task, initial_states
-from roep_gym.evaluate.driver import SilentObserver, evaluate
+from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.local_executor import LocalExecutor
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row, plan_from_mapping, resolve
+from roep_gym.evaluate.plan import ResolvedPlan, Row, plan_from_mapping, resolve
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
 from roep_gym.policies.visuomotor.network import CAMERA, IMAGE_SIZE
 from roep_gym.policies.visuomotor.policy import VisuomotorPolicy
 
 CHUNK = 8
 SETTLE_STEPS = 10
-
-
-@dataclass
-class Clock(SilentObserver):
-    """Takes the time and the length of every episode."""
-
-    times: list[float] = field(default_factory=list)
-    steps: dict[PlannedEpisode, int] = field(default_factory=dict)
-
-    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
-        """Take the time."""
-        self.times.append(time.perf_counter())
-        self.steps[planned] = steps
-
-    def episodes_a_minute(self, untimed: int) -> float:
-        """Return the rate after the first `untimed` times."""
-        timed = self.times[untimed - 1 :]
-        return 60 * (len(timed) - 1) / (timed[-1] - timed[0])
 
 
 def make_plan(tasks: list[str], episodes: int) -> ResolvedPlan:
@@ -156,10 +138,10 @@ def main() -> None:
     rates: dict[str, list[float]] = {"plain loop": [], "1 worker": [], "2 workers": []}
     for _ in range(arguments.repeats):
         plain = run_plain(short)
-        rates["plain loop"].append(plain.episodes_a_minute(1))
+        rates["plain loop"].append(plain.episodes_a_minute(0))
         for workers, name in ((1, "1 worker"), (2, "2 workers")):
             ours = run_ours(long, workers)
-            rates[name].append(ours.episodes_a_minute(2 * workers))
+            rates[name].append(ours.episodes_a_minute(2 * workers - 1))
             different = [p for p, steps in plain.steps.items() if ours.steps[p] != steps]
             if different:
                 raise SystemExit(f"Expected episodes as long as in the plain loop, but {different} differ.")
