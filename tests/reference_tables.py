@@ -257,7 +257,7 @@ def _model_card() -> str:
             cells = [f"{e['median']:.2f}, {e['p90']:.2f}" for e in (errors["object"], errors["receptacle"])]
             rows.append([card["suite"], instruction, str(task["frames"]), *cells])
     return _markdown(
-        ["suite", "instruction", "frames", "object: median, p90", "receptacle: median, p90"], rows
+        ["suite", "instruction", "frames collected", "object: median, p90", "receptacle: median, p90"], rows
     )
 
 
