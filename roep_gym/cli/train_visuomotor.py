@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tyro
 
+from roep_gym.policies.visuomotor.build import SUITES, build
 from roep_gym.policies.visuomotor.collect import CollectionConfig
 from roep_gym.policies.visuomotor.train import TrainingConfig
 
@@ -23,7 +24,7 @@ class TrainVisuomotorArguments:
 
     out: Path
     """Folder of the weights, their checksums and the scenes; name it as the policy's argument `weights`."""
-    suites: tuple[str, ...] = ("libero_goal", "libero_object")
+    suites: tuple[str, ...] = SUITES
     """Suites; one network each."""
     collecting: CollectionConfig = field(default_factory=CollectionConfig)
     """How scenes are collected."""
@@ -36,8 +37,6 @@ class TrainVisuomotorArguments:
 def run(argv: Sequence[str]) -> int:
     """Collect, train, write, and return 0."""
     arguments = tyro.cli(TrainVisuomotorArguments, args=argv, prog="roep-gym train-visuomotor")
-    from roep_gym.policies.visuomotor.build import build
-
     weights = build(
         arguments.out,
         suites=arguments.suites,
