@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from roep_gym.evaluate.driver import SilentObserver
 from roep_gym.evaluate.plan import PlannedEpisode
+from roep_gym.evaluate.run.driver import SilentObserver
 
 
 @dataclass

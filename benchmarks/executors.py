@@ -17,11 +17,11 @@ from statistics import median
 from clock import Clock
 from paired_ratio import HEADING, paired_ratio
 
-from roep_gym.evaluate.driver import evaluate
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.ray_executor import RayExecutor
-from roep_gym.evaluate.work import Executor
+from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.run.ray_executor import RayExecutor
+from roep_gym.evaluate.run.work import Executor
 
 
 def make_plan(task: str, episodes: int) -> ResolvedPlan:

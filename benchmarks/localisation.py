@@ -41,9 +41,9 @@ def main(arguments: Arguments) -> None:
     from roep_gym.envs.task_catalog import find_task
     from roep_gym.policies.expert_skills import SKILLS
     from roep_gym.policies.visuomotor import network
-    from roep_gym.policies.visuomotor.collect import CollectionConfig, collect
     from roep_gym.policies.visuomotor.policy import WEIGHTS
-    from roep_gym.policies.visuomotor.train import localisation_errors
+    from roep_gym.training.visuomotor.collect import CollectionConfig, collect
+    from roep_gym.training.visuomotor.train import localisation_errors
     from roep_gym.wrappers.profiles import PROFILES
 
     torch.set_num_threads(1)

@@ -27,11 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from roep_gym import contracts, seeding
-from roep_gym.evaluate.atomic_file import write_atomically
-from roep_gym.evaluate.dataset import build_dataset, build_steps
-from roep_gym.evaluate.flat_tables import write_tables
-from roep_gym.evaluate.journal import Journal
-from roep_gym.evaluate.packed_record import PackedRecord, pack_record
+from roep_gym.atomic_file import write_atomically
 from roep_gym.evaluate.plan import (
     CONDITION_SETS,
     EvaluationPlan,
@@ -40,9 +36,13 @@ from roep_gym.evaluate.plan import (
     ResolvedPlan,
     Row,
 )
-from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS
-from roep_gym.evaluate.storage import save_dataset
+from roep_gym.evaluate.store.dataset import build_dataset, build_steps
+from roep_gym.evaluate.store.flat_tables import write_tables
+from roep_gym.evaluate.store.journal import Journal
+from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import save_dataset
 from roep_gym.record import EpisodeRecord
 from roep_gym.wrappers.episode_trace import EpisodeTrace, TraceLayout
 

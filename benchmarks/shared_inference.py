@@ -25,12 +25,12 @@ import torch
 
 from roep_gym import seeding
 from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.evaluate.driver import SilentObserver, evaluate
-from roep_gym.evaluate.inference_server import InferenceSettings
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.run_directory import RunDirectory
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.inference_server import InferenceSettings
+from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 
 IMAGE_SIZE = 32

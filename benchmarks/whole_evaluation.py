@@ -25,9 +25,9 @@ from roep_gym import seeding
 from roep_gym.envs.libero_observations import PROPRIO, PROPRIO_FIELDS
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import find_task, initial_states
-from roep_gym.evaluate.driver import evaluate
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import ResolvedPlan, Row, plan_from_mapping, resolve
+from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
 from roep_gym.policies.visuomotor.network import CAMERA, IMAGE_SIZE
 from roep_gym.policies.visuomotor.policy import VisuomotorPolicy

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from roep_gym.envs.task_catalog import PAPER_TASKS
 from roep_gym.evaluate.plan import PlannedEpisode, plan_from_mapping, resolve
-from roep_gym.evaluate.work import WorkItem
-from roep_gym.evaluate.worker import EpisodeWorker
+from roep_gym.evaluate.run.work import WorkItem
+from roep_gym.evaluate.run.worker import EpisodeWorker
 
 
 def resident_mib() -> float:

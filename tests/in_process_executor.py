@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from roep_gym.evaluate.plan import ResolvedPlan
-from roep_gym.evaluate.work import WorkItem, WorkResult
-from roep_gym.evaluate.worker import EpisodeWorker
+from roep_gym.evaluate.run.work import WorkItem, WorkResult
+from roep_gym.evaluate.run.worker import EpisodeWorker
 
 
 class InProcess:

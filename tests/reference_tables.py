@@ -26,16 +26,16 @@ from roep_gym.envs.libero_observations import PROPRIO, PROPRIO_FIELDS
 from roep_gym.envs.libero_safety import SafetyLimits
 from roep_gym.envs.tabletop_env import TabletopEnv
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.evaluate import flat_tables
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.dataset import build_steps
-from roep_gym.evaluate.gate import CHECKS, judge
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.gate import CHECKS, judge
 from roep_gym.evaluate.plan import EnvironmentSettings, EvaluationPlan, ModelSpec, PlannedEpisode
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, ROW_VARIABLES, empty_dataset
+from roep_gym.evaluate.store import flat_tables
+from roep_gym.evaluate.store.dataset import build_steps
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode
 from roep_gym.policies.expert import ExpertPolicy
-from roep_gym.policies.openpi import OpenPIPolicy
-from roep_gym.policies.openpi_request import PRESETS
+from roep_gym.policies.openpi.policy import OpenPIPolicy
+from roep_gym.policies.openpi.request import PRESETS
 from roep_gym.policies.random import RandomPolicy
 from roep_gym.policies.sb3 import SB3Policy
 from roep_gym.policies.visuomotor import network

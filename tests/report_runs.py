@@ -9,9 +9,9 @@ import xarray as xr
 from in_process_executor import InProcess
 from test_evaluation import SHIELD, make_plan
 
-from roep_gym.evaluate.driver import evaluate
-from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.run.driver import evaluate
 
 SWEEP = (
     "baseline",

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from judging_data import drop, episodes, evaluation, failures
 
-from roep_gym.evaluate.admission import REQUIREMENTS, admit
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.metrics import condition_rates
-from roep_gym.evaluate.pairing import align
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.admission import REQUIREMENTS, admit
+from roep_gym.evaluate.judging.metrics import condition_rates
+from roep_gym.evaluate.judging.pairing import align
 
 
 def admission(data, **settings):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.bootstrap import cluster_bootstrap
+from roep_gym.evaluate.statistics.bootstrap import cluster_bootstrap
 from roep_gym.seeding import generator
 
 

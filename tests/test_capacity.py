@@ -11,8 +11,8 @@ from judging_data import drop, evaluation
 
 from roep_gym.cli.main import main
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.capacity import EpisodeCost, capacity, measured_cost
-from roep_gym.evaluate.storage import save_dataset
+from roep_gym.evaluate.run.capacity import EpisodeCost, capacity, measured_cost
+from roep_gym.evaluate.store.storage import save_dataset
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from judging_data import drop, evaluation, failures
 
-from roep_gym.evaluate import claim_table
-from roep_gym.evaluate.checks import CHECKS
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import judge
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging import claim_table
+from roep_gym.evaluate.judging.checks import CHECKS
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.store.storage import load_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 

@@ -13,7 +13,7 @@ import pytest
 
 from roep_gym.cli import compare, power, sensitivity, statistics
 from roep_gym.cli.main import main
-from roep_gym.evaluate.paired_interval import paired_difference_interval
+from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 

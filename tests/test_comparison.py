@@ -10,8 +10,8 @@ import pytest
 from judging_data import drop, evaluation, failures, join
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.comparison import DIFFERS, EQUAL, NOT_RECORDED, compare
-from roep_gym.evaluate.paired_evidence import IDENTICAL
+from roep_gym.evaluate.comparison.comparison import DIFFERS, EQUAL, NOT_RECORDED, compare
+from roep_gym.evaluate.judging.paired_evidence import IDENTICAL
 
 PLAN = {"step_budget": 280, "suite_step_budgets": {}, "environment": {"cameras": ["agentview"]}}
 

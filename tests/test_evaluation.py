@@ -19,13 +19,13 @@ import xarray as xr
 from in_process_executor import InProcess
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
-from roep_gym.evaluate.driver import SilentObserver, evaluate
-from roep_gym.evaluate.journal import Journal
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.store.journal import Journal
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 
 TESTS = Path(__file__).parent
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
@@ -465,7 +465,7 @@ def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
 ) -> None:
     import shutil
 
-    from roep_gym.evaluate.storage import load_run
+    from roep_gym.evaluate.store.storage import load_run
 
     shutil.copytree(whole_run, tmp_path / "run")
     RunDirectory(tmp_path / "run").dataset.unlink()

@@ -29,7 +29,6 @@ from roep_gym.cli.main import main
 from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.tabletop_env import TabletopEnv
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError, UnknownNameError
-from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.export import lerobot_dataset
 from roep_gym.evaluate.export.feature_statistics import image_counts, image_statistics, vector_statistics
 from roep_gym.evaluate.export.lerobot_dataset import write_lerobot
@@ -37,7 +36,8 @@ from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, RunExport
 from roep_gym.evaluate.export.settings import ExportSettings
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
-from roep_gym.evaluate.storage import load_dataset, save_dataset
+from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.store.storage import load_dataset, save_dataset
 
 READER = Path(__file__).with_name("read_lerobot_dataset.py")
 SCRIPTED = "evaluation_policies:Scripted"

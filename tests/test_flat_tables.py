@@ -12,10 +12,10 @@ import xarray as xr
 from judging_data import evaluation, failures
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.flat_tables import read_tables, write_tables
-from roep_gym.evaluate.gate import judge
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.schema import check_dataset
+from roep_gym.evaluate.store.flat_tables import read_tables, write_tables
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 CONDITIONS = ("baseline", "baseline_clone", "perturb", "perturb_clone", "recovery", "full")

@@ -7,9 +7,9 @@ import pytest
 from judging_data import MAIN, drop, episodes, evaluation, failures
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.checks import CHECKS
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import CLAIM_STATUS, LABELS, judge
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.checks import CHECKS
+from roep_gym.evaluate.judging.gate import CLAIM_STATUS, LABELS, judge
 
 NUMBER = {check.name: number for number, check in enumerate(CHECKS, start=1)}
 

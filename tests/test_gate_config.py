@@ -7,7 +7,7 @@ import re
 import pytest
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.gate_config import GateConfig
 
 
 def test_defaults_are_the_papers():

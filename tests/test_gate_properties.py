@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging_data import MAIN, episodes, evaluation
 
-from roep_gym.evaluate.gate import LABELS, judge
+from roep_gym.evaluate.judging.gate import LABELS, judge
 from roep_gym.evaluate.schema import REASONS
 
 KEYS = 20

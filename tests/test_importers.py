@@ -11,12 +11,12 @@ import pytest
 
 from roep_gym.cli import gate, import_tables
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.flat_tables import read_tables
-from roep_gym.evaluate.gate import judge
 from roep_gym.evaluate.importers.combine import ConditionLog, combine
 from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.importers.sources import IMPORTERS, notes
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.store.flat_tables import read_tables
+from roep_gym.evaluate.store.storage import load_run
 
 LOGS = Path(__file__).parent / "data" / "logs"
 REPLAY = Path(__file__).parent / "data" / "replay"

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
-from roep_gym.evaluate.journal import Abort, Journal
-from roep_gym.evaluate.packed_record import PackedRecord, pack_record, unpack_record
 from roep_gym.evaluate.plan import PlannedEpisode
+from roep_gym.evaluate.store.journal import Abort, Journal
+from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
 from roep_gym.record import EpisodeRecord
 
 

@@ -13,14 +13,14 @@ import openpi_servers
 import pytest
 import xarray as xr
 
-from roep_gym.evaluate.driver import SilentObserver, evaluate
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.policies.expert import ExpertPolicy
-from roep_gym.policies.openpi_server import client_arguments
+from roep_gym.policies.openpi.server import client_arguments
 from roep_gym.wrappers.profiles import PROFILES
 
 pytestmark = [pytest.mark.libero, pytest.mark.slow]

@@ -14,13 +14,13 @@ from minari.dataset.minari_dataset import MinariDataset
 from PIL import Image
 
 import roep_gym.envs
-from roep_gym.evaluate.driver import evaluate
 from roep_gym.evaluate.export.lerobot_dataset import write_lerobot
 from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import RunExport
 from roep_gym.evaluate.export.settings import ExportSettings
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
+from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
 
 pytestmark = [pytest.mark.libero, pytest.mark.slow]
 

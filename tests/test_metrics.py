@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from judging_data import drop, episodes, evaluation, failures
 
-from roep_gym.evaluate.metrics import FAILURES, condition_rates, harm_metrics, intervention_metrics
-from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, WITHIN_VARIABILITY, noise_floor
-from roep_gym.evaluate.pairing import align
+from roep_gym.evaluate.judging.metrics import FAILURES, condition_rates, harm_metrics, intervention_metrics
+from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, WITHIN_VARIABILITY, noise_floor
+from roep_gym.evaluate.judging.pairing import align
 
 FULL = "full given perturb"
 

@@ -104,7 +104,7 @@ def test_wheel_holds_every_module_the_data_and_no_other_top_level_name(wheel):
     names = {name for name in wheel.namelist() if ".dist-info/" not in name}
     expected = {"roep_gym/py.typed"}
     for source, packaged in (
-        ("evaluate/reference", "roep_gym/evaluate/reference"),
+        ("evaluate/comparison/reference", "roep_gym/evaluate/comparison/reference"),
         ("roep_gym/policies/visuomotor/weights", "roep_gym/policies/visuomotor/weights"),
     ):
         expected.update(f"{packaged}/{path.name}" for path in (ROOT / source).iterdir())

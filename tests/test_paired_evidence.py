@@ -7,9 +7,14 @@ import pytest
 from judging_data import drop, episodes, evaluation, failures, join
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.paired_evidence import IDENTICAL, StatisticsConfig, group_evidence, paired_evidence
-from roep_gym.evaluate.pairing import align
-from roep_gym.evaluate.replicates import identical_replicates
+from roep_gym.evaluate.judging.paired_evidence import (
+    IDENTICAL,
+    StatisticsConfig,
+    group_evidence,
+    paired_evidence,
+)
+from roep_gym.evaluate.judging.pairing import align
+from roep_gym.evaluate.judging.replicates import identical_replicates
 
 LOSS, NOMINAL, PERTURBED = (
     "perturb given baseline",

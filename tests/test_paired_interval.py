@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roep_gym.evaluate.paired_interval import paired_difference_interval
-from roep_gym.evaluate.statistics import wilson_interval
+from roep_gym.evaluate.statistics.intervals import wilson_interval
+from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
 
 
 def test_published_example():

@@ -9,7 +9,7 @@ import pytest
 from judging_data import drop, episodes, evaluation
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.pairing import GATE_PAIRS, align, pair_integrity
+from roep_gym.evaluate.judging.pairing import GATE_PAIRS, align, pair_integrity
 
 ALL = [pair.name for pair in GATE_PAIRS]
 

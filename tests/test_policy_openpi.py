@@ -17,8 +17,8 @@ from roep_gym.contracts import compare
 from roep_gym.error import InfrastructureError, InvalidInputError, UnknownNameError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.contract_suite import PolicyContractTests
-from roep_gym.policies.openpi import OpenPIPolicy
-from roep_gym.policies.openpi_server import client_arguments
+from roep_gym.policies.openpi.policy import OpenPIPolicy
+from roep_gym.policies.openpi.server import client_arguments
 from roep_gym.policies.registry import make_policy
 
 pytest.importorskip("openpi_server", reason="needs the extra 'servers'")

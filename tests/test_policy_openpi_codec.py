@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from roep_gym.error import InvalidInputError
-from roep_gym.policies.openpi_codec import pack, unpack
+from roep_gym.policies.openpi.codec import pack, unpack
 
 EXAMPLE = bytes.fromhex(
     "81 a1 78 84 c4 0b 5f5f6e6461727261795f5f c3 c4 04 64617461 c4 03 010203 c4 05 6474797065 a3 7c7531 "

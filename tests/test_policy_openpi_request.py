@@ -10,7 +10,7 @@ from scipy.spatial.transform import Rotation
 
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
-from roep_gym.policies.openpi_request import (
+from roep_gym.policies.openpi.request import (
     PRESETS,
     axis_angle,
     build_request,

@@ -17,10 +17,10 @@ from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.expert_skills import SKILLS, anchors
 from roep_gym.policies.registry import make_policy
 from roep_gym.policies.visuomotor import network
-from roep_gym.policies.visuomotor.build import build
-from roep_gym.policies.visuomotor.collect import CollectionConfig, Scenes
 from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
-from roep_gym.policies.visuomotor.train import TrainingConfig, train
+from roep_gym.training.visuomotor.build import build
+from roep_gym.training.visuomotor.collect import CollectionConfig, Scenes
+from roep_gym.training.visuomotor.train import TrainingConfig, train
 
 INSTRUCTION = "put the bowl on the plate"
 

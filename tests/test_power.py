@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.power import (
+from roep_gym.evaluate.statistics.intervals import mcnemar_exact
+from roep_gym.evaluate.statistics.power import (
     independent_gain,
     mcnemar_power,
     minimum_detectable_drop,
@@ -17,7 +18,6 @@ from roep_gym.evaluate.power import (
     power_table,
     unpaired_episodes,
 )
-from roep_gym.evaluate.statistics import mcnemar_exact
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from judging_data import evaluation, failures, join
 
 from roep_gym.error import UnknownNameError
-from roep_gym.evaluate.gate import judge
-from roep_gym.evaluate.published import PUBLISHED_TABLES, beside_published, published_table
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.comparison.published import PUBLISHED_TABLES, beside_published, published_table
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.store.storage import load_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 HALF_UNIT = 0.0005 + 1e-9

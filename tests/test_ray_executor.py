@@ -15,12 +15,12 @@ from in_process_executor import InProcess
 
 from roep_gym.cli import evaluate as command
 from roep_gym.error import InfrastructureError, InvalidInputError
-from roep_gym.evaluate.driver import SilentObserver, evaluate
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.ray_executor import RayExecutor, RaySettings
-from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 
 ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from roep_gym.evaluate.gate import Judgement, judge
-from roep_gym.evaluate.storage import load_run
-from roep_gym.evaluate.summaries import harm_support, model_suite_summary, status_counts
+from roep_gym.evaluate.judging.gate import Judgement, judge
+from roep_gym.evaluate.judging.summaries import harm_support, model_suite_summary, status_counts
+from roep_gym.evaluate.store.storage import load_run
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = Path(__file__).parents[1] / "evaluate" / "reference"

@@ -23,7 +23,7 @@ from roep_gym.evaluate.report.records import EpisodeKey, open_run
 from roep_gym.evaluate.report.shield_figures import risk_profile
 from roep_gym.evaluate.report.style import FORMATS, PALETTE, encoded
 from roep_gym.evaluate.report.tables import TABLES
-from roep_gym.evaluate.storage import save_dataset
+from roep_gym.evaluate.store.storage import save_dataset
 
 PIXELS = 32 * 32
 FAILED = "medium with shield, failure"

@@ -17,7 +17,7 @@ from PIL import Image
 from report_runs import FORBIDDEN_WORDS, REPLAY, run_of, tabletop_run
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.checks import CHECKS
+from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.report.episodes import example_episodes, shield_trace
 from roep_gym.evaluate.report.figures import FIGURES
 from roep_gym.evaluate.report.page import data_uri

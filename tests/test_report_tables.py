@@ -15,9 +15,9 @@ from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, SWEEP, run_of, tabletop_
 from rich.console import Console
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import judge
-from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
 from roep_gym.evaluate.report.records import Run, open_run
 from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text, print_table
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text

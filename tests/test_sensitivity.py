@@ -11,11 +11,11 @@ from judging_data import episodes, evaluation, failures, join
 from scipy.stats import hypergeom
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.admission import admit
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import collect_evidence, decide, judge
-from roep_gym.evaluate.sensitivity import THRESHOLDS, break_points, floor_statuses, subsample_statuses
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.admission import admit
+from roep_gym.evaluate.judging.gate import collect_evidence, decide, judge
+from roep_gym.evaluate.judging.sensitivity import THRESHOLDS, break_points, floor_statuses, subsample_statuses
+from roep_gym.evaluate.store.storage import load_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 READY, BLOCKED = "recovery_ready", "recovery_blocked_with_cause"
@@ -164,7 +164,7 @@ def test_subsets_of_a_row_do_not_depend_on_other_rows_or_on_order():
 def test_batches_do_not_change_the_result(monkeypatch):
     data = evaluation({"recovery": failures(5)})
     whole = subsample_statuses(data, sizes=[20], subsets=30)
-    monkeypatch.setattr("roep_gym.evaluate.sensitivity._BATCH_EPISODES", 500)
+    monkeypatch.setattr("roep_gym.evaluate.judging.sensitivity._BATCH_EPISODES", 500)
     assert subsample_statuses(data, sizes=[20], subsets=30).identical(whole)
 
 

@@ -26,18 +26,18 @@ from roep_gym import seeding
 from roep_gym.cli import serve as command
 from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import InfrastructureError, InvalidInputError
-from roep_gym.evaluate.driver import evaluate
-from roep_gym.evaluate.local_executor import LocalExecutor
-from roep_gym.evaluate.run_directory import RunDirectory
-from roep_gym.evaluate.storage import load_dataset
-from roep_gym.policies import openpi_codec
+from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import BatchLimits, PolicyBatcher
 from roep_gym.policies.contract_suite import PolicyContractTests
-from roep_gym.policies.openpi import OpenPIPolicy
-from roep_gym.policies.openpi_request import axis_angle
-from roep_gym.policies.openpi_server import OpenPIServer, client_arguments
-from roep_gym.policies.openpi_session import MAX_OPEN_EPISODES, OpenPISession, quaternion
+from roep_gym.policies.openpi import codec as openpi_codec
+from roep_gym.policies.openpi.policy import OpenPIPolicy
+from roep_gym.policies.openpi.request import axis_angle
+from roep_gym.policies.openpi.server import OpenPIServer, client_arguments
+from roep_gym.policies.openpi.session import MAX_OPEN_EPISODES, OpenPISession, quaternion
 
 TESTS = Path(__file__).parent
 

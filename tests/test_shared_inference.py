@@ -19,14 +19,14 @@ from in_process_executor import InProcess
 from test_evaluation import _recorded, equal, make_plan
 
 from roep_gym.error import InfrastructureError, InvalidInputError
-from roep_gym.evaluate.driver import RunSummary, SilentObserver, evaluate
-from roep_gym.evaluate.inference_server import InferenceProcess, InferenceSettings
-from roep_gym.evaluate.local_executor import LocalExecutor
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
-from roep_gym.evaluate.run_directory import RunDirectory
+from roep_gym.evaluate.run.driver import RunSummary, SilentObserver, evaluate
+from roep_gym.evaluate.run.inference_server import InferenceProcess, InferenceSettings
+from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.run.shared_policy import SharedPolicy
 from roep_gym.evaluate.schema import REASONS
-from roep_gym.evaluate.shared_policy import SharedPolicy
-from roep_gym.evaluate.storage import load_dataset
+from roep_gym.evaluate.store.run_directory import RunDirectory
+from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.policies.base import Policy, PolicyEpisode
 from roep_gym.policies.batching import BatchLimits
 from roep_gym.policies.contract_suite import PolicyContractTests
@@ -186,7 +186,7 @@ def test_an_episode_that_always_raises_takes_no_other_with_it(tmp_path: Path) ->
 
 
 def test_a_policy_that_cannot_be_built_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roep_gym.evaluate.driver.check_runnable", lambda plan: None)
+    monkeypatch.setattr("roep_gym.evaluate.run.driver.check_runnable", lambda plan: None)
     summary = run(plan_of("unbuildable", conditions=["baseline"], seed_groups=1), tmp_path / "run", 1)
     assert summary.recorded == 0
     assert "to be built, got FileNotFoundError: no weights here." in summary.aborts[0].cause
@@ -195,7 +195,7 @@ def test_a_policy_that_cannot_be_built_there_is_told(tmp_path: Path, monkeypatch
 def test_a_process_that_cannot_start_ends_the_run_with_one_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roep_gym.evaluate.inference_server._serve", _leave)
+    monkeypatch.setattr("roep_gym.evaluate.run.inference_server._serve", _leave)
     with pytest.raises(
         InfrastructureError, match=r"inference process to start, but it died \(exit status 3\)"
     ):

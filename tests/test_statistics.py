@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from roep_gym.evaluate.statistics import holm_adjust, mcnemar_exact, newcombe_interval, wilson_interval
+from roep_gym.evaluate.statistics.intervals import (
+    holm_adjust,
+    mcnemar_exact,
+    newcombe_interval,
+    wilson_interval,
+)
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 10), (1, 10), (5, 10), (10, 10), (2, 50), (49, 50), (300, 1000)])

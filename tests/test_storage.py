@@ -9,11 +9,11 @@ import pytest
 import xarray as xr
 from judging_data import evaluation
 
+from roep_gym.atomic_file import replacing, write_atomically
 from roep_gym.error import InvalidInputError, RoepError
-from roep_gym.evaluate.atomic_file import replacing, write_atomically
-from roep_gym.evaluate.flat_tables import write_tables
-from roep_gym.evaluate.gate import judge
-from roep_gym.evaluate.storage import load_dataset, load_run, save_dataset
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.store.flat_tables import write_tables
+from roep_gym.evaluate.store.storage import load_dataset, load_run, save_dataset
 
 
 def test_dataset_survives_the_file(tmp_path):

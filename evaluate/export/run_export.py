@@ -19,11 +19,10 @@ import roep_gym
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.export.settings import ExportSettings
-from roep_gym.evaluate.frames import frames_path
 from roep_gym.evaluate.plan import PlannedEpisode
-from roep_gym.evaluate.run_directory import RunDirectory
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
-from roep_gym.evaluate.storage import load_dataset, load_run
+from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path
+from roep_gym.evaluate.store.storage import load_dataset, load_run
 from roep_gym.typing import JSON, Array, FloatArray, IntArray
 
 __all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]

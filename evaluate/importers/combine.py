@@ -20,10 +20,10 @@ import pandas as pd
 import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.flat_tables import EPISODES, ROWS, read_tables
+from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.importers.episode_log import ABORTED, EpisodeLog, LoggedEpisode, refuse
 from roep_gym.evaluate.schema import CONDITIONS
+from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
 
 __all__ = ["ConditionLog", "combine"]
 

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from roep_gym.evaluate.bootstrap import BootstrapInterval
-from roep_gym.evaluate.comparison import EQUAL, NOT_RECORDED, Comparison
+from roep_gym.evaluate.comparison.comparison import EQUAL, NOT_RECORDED, Comparison
 from roep_gym.evaluate.report.cells import ROW_COLUMNS
 from roep_gym.evaluate.report.interval_cells import (
     INFORM,
@@ -18,6 +17,7 @@ from roep_gym.evaluate.report.interval_cells import (
     with_bounds,
 )
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, text
+from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval
 
 __all__ = ["beside_paper_table", "comparison_means_table", "comparison_table", "premises_table"]
 
@@ -101,7 +101,7 @@ def premises_table(comparison: Comparison) -> Table:
 
 
 def beside_paper_table(beside: pd.DataFrame) -> Table:
-    """Return a run beside the published numbers, of `roep_gym.evaluate.published.beside_published`."""
+    """Return a run beside the published numbers, of `roep_gym.evaluate.comparison.published.beside_published`."""
     rates = {
         "clean_sr": "Clean SR",
         "perturb_sr": "Medium SR",

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
-from roep_gym.evaluate.noise_floor import SEVERITIES, severity_effects
-from roep_gym.evaluate.paired_interval import paired_difference_interval
+from roep_gym.evaluate.judging.noise_floor import SEVERITIES, severity_effects
+from roep_gym.evaluate.judging.summaries import model_suite_summary, model_summary
 from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, success_cell, unless
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import RATE_PARTS, Cell, Column, Table, count, missing, number, text
 from roep_gym.evaluate.schema import NOT_RUN, REASONS
-from roep_gym.evaluate.summaries import model_suite_summary, model_summary
+from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
 from roep_gym.typing import JSON
 
 __all__ = [

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from roep_gym.evaluate import claim_table
-from roep_gym.evaluate.checks import CHECKS
+from roep_gym.evaluate.judging import claim_table
+from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.report.episodes import episode_label, example_episodes
 from roep_gym.evaluate.report.figures import Drawn
 from roep_gym.evaluate.report.frame_figures import contact_sheet

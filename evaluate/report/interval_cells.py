@@ -6,7 +6,7 @@ import math
 
 import xarray as xr
 
-from roep_gym.evaluate.gate import CLAIM_STATUS
+from roep_gym.evaluate.judging.gate import CLAIM_STATUS
 from roep_gym.evaluate.report.cells import ROW_COLUMNS
 from roep_gym.evaluate.report.table import Cell, Column, count, missing, number, text
 

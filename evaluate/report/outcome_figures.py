@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roep_gym.evaluate.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
+from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.style import PALETTE, NotDrawableError, new_figure
 from roep_gym.evaluate.report.table import Table, Value

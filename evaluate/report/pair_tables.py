@@ -21,7 +21,7 @@ __all__ = ["detectable_table", "groups_table", "pairs_table", "power_tables"]
 
 
 def pairs_table(evidence: xr.Dataset, pair: str) -> Table:
-    """Return the statistics of one pair of conditions, of `roep_gym.evaluate.paired_evidence.paired_evidence`."""
+    """Return the statistics of one pair of conditions, as `paired_evidence` gives them."""
     one = evidence.sel(pair=pair)
     level = evidence.attrs["power"]
     rows = []
@@ -42,7 +42,7 @@ def pairs_table(evidence: xr.Dataset, pair: str) -> Table:
 
 
 def groups_table(groups: xr.Dataset) -> Table:
-    """Return the mean differences of `roep_gym.evaluate.paired_evidence.group_evidence`."""
+    """Return the mean differences of `roep_gym.evaluate.judging.paired_evidence.group_evidence`."""
     names = [str(name) for name in groups.coords if name != "pair"]
     rows = []
     for group in range(groups.sizes["group"]):
@@ -89,7 +89,7 @@ def detectable_table(evidence: xr.Dataset) -> Table:
 
 
 def power_tables(table: xr.Dataset) -> tuple[Table, ...]:
-    """Return the numbers of episodes of `roep_gym.evaluate.power.power_table`, one table a design."""
+    """Return the numbers of episodes of `roep_gym.evaluate.statistics.power.power_table`, one table a design."""
     designs = {
         "paired_best": "paired, no pair gains (the fewest that can do)",
         "paired_independent": "paired, partners have nothing in common but their rates",

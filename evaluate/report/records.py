@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from roep_gym.evaluate import claim_table
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import Judgement, judge
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging import claim_table
+from roep_gym.evaluate.judging.gate import Judgement, judge
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
-from roep_gym.evaluate.storage import load_dataset, load_run
+from roep_gym.evaluate.store.storage import load_dataset, load_run
 from roep_gym.typing import JSON, Array, IntArray
 
 __all__ = ["EpisodeKey", "Run", "open_run"]

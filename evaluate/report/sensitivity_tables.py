@@ -13,7 +13,7 @@ __all__ = ["break_points_table", "floors_table", "subsamples_table"]
 
 
 def break_points_table(points: xr.Dataset) -> Table:
-    """Return the breaks of `roep_gym.evaluate.sensitivity.break_points`, by threshold and value."""
+    """Return the breaks of `roep_gym.evaluate.judging.sensitivity.break_points`, by threshold and value."""
     lines = []
     for threshold in points["threshold"].values:
         one = points.sel(threshold=threshold)
@@ -50,7 +50,7 @@ def break_points_table(points: xr.Dataset) -> Table:
 
 
 def floors_table(floors: xr.Dataset) -> Table:
-    """Return the statuses of `roep_gym.evaluate.sensitivity.floor_statuses`."""
+    """Return the statuses of `roep_gym.evaluate.judging.sensitivity.floor_statuses`."""
     values = floors["floor"].values.tolist()
     rows = [
         (*label_cells(floors.isel(row=row)), *map(status_cell, floors["trace_label"].isel(row=row)))
@@ -68,7 +68,7 @@ def floors_table(floors: xr.Dataset) -> Table:
 
 
 def subsamples_table(samples: xr.Dataset) -> Table:
-    """Return the shares of `roep_gym.evaluate.sensitivity.subsample_statuses`."""
+    """Return the shares of `roep_gym.evaluate.judging.sensitivity.subsample_statuses`."""
     rows = []
     for row in range(samples.sizes["row"]):
         cell = samples.isel(row=row)

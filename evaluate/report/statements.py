@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from roep_gym.evaluate.admission import ATTESTED
+from roep_gym.evaluate.judging.admission import ATTESTED
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
 

@@ -11,14 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 import xarray as xr
 
 from roep_gym.error import unknown_name
-from roep_gym.evaluate import claim_table
-from roep_gym.evaluate.checks import CHECKS
-from roep_gym.evaluate.gate import CLAIM_STATUS, FAIL, LABELS, NOT_COMPUTABLE, PASS
+from roep_gym.evaluate.judging import claim_table
+from roep_gym.evaluate.judging.checks import CHECKS
+from roep_gym.evaluate.judging.gate import CLAIM_STATUS, FAIL, LABELS, NOT_COMPUTABLE, PASS
+from roep_gym.evaluate.judging.summaries import (
+    harm_support,
+    model_suite_summary,
+    model_summary,
+    status_counts,
+)
 from roep_gym.evaluate.report import evidence_tables
 from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, success_cell, unless
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import RATE_PARTS, Cell, Column, Table, count, missing, number, text
-from roep_gym.evaluate.summaries import harm_support, model_suite_summary, model_summary, status_counts
 
 __all__ = ["TABLES", "make_tables"]
 

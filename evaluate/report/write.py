@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from roep_gym.atomic_file import write_atomically
 from roep_gym.error import unknown_name
-from roep_gym.evaluate.atomic_file import write_atomically
 from roep_gym.evaluate.report import style
 from roep_gym.evaluate.report.episodes import example_episodes
 from roep_gym.evaluate.report.figures import draw_figures

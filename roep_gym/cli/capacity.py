@@ -9,8 +9,8 @@ from typing import Annotated
 
 import tyro
 
-from roep_gym.evaluate.capacity import capacity, measured_cost
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.run.capacity import capacity, measured_cost
+from roep_gym.evaluate.store.storage import load_run
 
 __all__ = ["CapacityArguments", "run"]
 

@@ -11,17 +11,17 @@ import tyro
 
 from roep_gym.cli.table_output import TableFormat, print_tables
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.comparison import compare
-from roep_gym.evaluate.gate import judge
-from roep_gym.evaluate.paired_evidence import StatisticsConfig
-from roep_gym.evaluate.published import beside_published
+from roep_gym.evaluate.comparison.comparison import compare
+from roep_gym.evaluate.comparison.published import beside_published
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig
 from roep_gym.evaluate.report.comparison_tables import (
     beside_paper_table,
     comparison_means_table,
     comparison_table,
     premises_table,
 )
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.store.storage import load_run
 
 __all__ = ["CompareArguments", "run"]
 

@@ -17,10 +17,10 @@ from rich.table import Table
 
 from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
-from roep_gym.evaluate.inference_server import InferenceSettings
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
-from roep_gym.evaluate.run_directory import RunDirectory
-from roep_gym.evaluate.work import Executor
+from roep_gym.evaluate.run.inference_server import InferenceSettings
+from roep_gym.evaluate.run.work import Executor
+from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.policies.batching import BatchLimits
 
 __all__ = ["EvaluateArguments", "run"]
@@ -120,7 +120,7 @@ def run(argv: Sequence[str]) -> int:
     workers = arguments.workers or len(os.sched_getaffinity(0))
     _print_plan(console, plan, out, workers)
     if arguments.dry_run:
-        from roep_gym.evaluate.preflight import check_runnable
+        from roep_gym.evaluate.run.environment_stack import check_runnable
 
         RunDirectory(out).check_plan(plan)
         check_runnable(plan)
@@ -146,8 +146,8 @@ def _run(
     rendering_here: bool,
 ) -> int:
     from roep_gym.envs.rendering import check_rendering
-    from roep_gym.evaluate.driver import evaluate
-    from roep_gym.evaluate.progress import ProgressObserver
+    from roep_gym.evaluate.run.driver import evaluate
+    from roep_gym.evaluate.run.progress import ProgressObserver
 
     # Asked to end, as by a batch system: the same as Ctrl-C, so that the Dataset is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -194,7 +194,7 @@ def _executor(arguments: EvaluateArguments) -> Callable[[ResolvedPlan], Executor
             raise InvalidInputError(
                 "Expected --ray-address, --worker-cpus and --worker-gpus only with --executor ray, got them without."
             )
-        from roep_gym.evaluate.local_executor import LocalExecutor
+        from roep_gym.evaluate.run.local_executor import LocalExecutor
 
         count = workers or len(os.sched_getaffinity(0))
         return lambda plan: LocalExecutor(plan, count, stall_timeout=timeout, inference=inference)
@@ -207,7 +207,7 @@ def _executor(arguments: EvaluateArguments) -> Callable[[ResolvedPlan], Executor
         raise InvalidInputError(
             "Expected --workers with --executor ray, since a cluster may grow; got none. Name the number of workers."
         )
-    from roep_gym.evaluate.ray_executor import RayExecutor, RaySettings
+    from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
 
     settings = RaySettings(arguments.ray_address, **needs)
     return lambda plan: RayExecutor(plan, workers, settings, stall_timeout=timeout)
@@ -278,7 +278,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _print_plan(console: Console, plan: ResolvedPlan, out: Path, workers: int) -> None:
-    from roep_gym.evaluate.estimate import estimate
+    from roep_gym.evaluate.run.estimate import estimate
 
     per_condition = plan.plan.seed_groups * plan.plan.episodes
     table = Table("model", "suite", "task", "instruction", "step budget", title=f"Plan {plan.plan.name!r}")
@@ -299,7 +299,7 @@ def _print_results(console: Console, plan: ResolvedPlan, out: Path) -> None:
     from roep_gym.cli import gate
 
     if len(plan.conditions) == 1:
-        from roep_gym.evaluate.success_table import success_table
+        from roep_gym.evaluate.report.success_table import success_table
 
         console.print(success_table(RunDirectory(out).dataset))
     else:

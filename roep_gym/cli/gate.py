@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 from rich.text import Text
 
-from roep_gym.evaluate import claim_table
-from roep_gym.evaluate.atomic_file import write_atomically
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.gate import LABELS, Judgement, judge
-from roep_gym.evaluate.storage import DATASET, load_run
+from roep_gym.atomic_file import write_atomically
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging import claim_table
+from roep_gym.evaluate.judging.gate import LABELS, Judgement, judge
+from roep_gym.evaluate.store.storage import DATASET, load_run
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,13 +11,13 @@ import tyro
 import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
-from roep_gym.evaluate.config import GateConfig
-from roep_gym.evaluate.flat_tables import read_tables, write_tables
+from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.importers.combine import ConditionLog, combine
 from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
-from roep_gym.evaluate.storage import DATASET, save_dataset
+from roep_gym.evaluate.store.flat_tables import read_tables, write_tables
+from roep_gym.evaluate.store.storage import DATASET, save_dataset
 
 __all__ = ["ImportArguments", "run"]
 

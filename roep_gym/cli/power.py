@@ -10,11 +10,11 @@ from typing import Annotated
 import tyro
 
 from roep_gym.cli.table_output import TableFormat, print_tables
-from roep_gym.evaluate.paired_evidence import StatisticsConfig, paired_evidence
-from roep_gym.evaluate.pairing import align
-from roep_gym.evaluate.power import power_table
+from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, paired_evidence
+from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.report.pair_tables import detectable_table, power_tables
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.statistics.power import power_table
+from roep_gym.evaluate.store.storage import load_run
 
 __all__ = ["PowerArguments", "run"]
 

@@ -10,10 +10,16 @@ from typing import Annotated
 import tyro
 
 from roep_gym.cli.table_output import TableFormat, print_tables
-from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.sensitivity import (
+    FLOORS,
+    SIZES,
+    break_points,
+    floor_statuses,
+    subsample_statuses,
+)
 from roep_gym.evaluate.report.sensitivity_tables import break_points_table, floors_table, subsamples_table
-from roep_gym.evaluate.sensitivity import FLOORS, SIZES, break_points, floor_statuses, subsample_statuses
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.store.storage import load_run
 
 __all__ = ["SensitivityArguments", "run"]
 

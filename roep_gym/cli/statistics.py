@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 import tyro
 
 from roep_gym.cli.table_output import TableFormat, print_tables
-from roep_gym.evaluate.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
-from roep_gym.evaluate.pairing import align
+from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
+from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.report.pair_tables import groups_table, pairs_table
-from roep_gym.evaluate.storage import load_run
+from roep_gym.evaluate.store.storage import load_run
 
 __all__ = ["StatisticsArguments", "run"]
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from roep_gym.evaluate.config import GateConfig
+from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.report.records import open_run
 
 __all__ = ["TensorboardArguments", "run"]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import tyro
 
-from roep_gym.policies.visuomotor.build import SUITES, build
-from roep_gym.policies.visuomotor.collect import CollectionConfig
-from roep_gym.policies.visuomotor.train import TrainingConfig
+from roep_gym.training.visuomotor.build import SUITES, build
+from roep_gym.training.visuomotor.collect import CollectionConfig
+from roep_gym.training.visuomotor.train import TrainingConfig
 
 __all__ = ["TrainVisuomotorArguments", "run"]
 

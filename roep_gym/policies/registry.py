@@ -21,7 +21,7 @@ POLICIES: Mapping[str, str] = {
     "visuomotor": "roep_gym.policies.visuomotor.policy:VisuomotorPolicy",
     "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
     "sb3": "roep_gym.policies.sb3:SB3Policy",
-    "openpi": "roep_gym.policies.openpi:OpenPIPolicy",
+    "openpi": "roep_gym.policies.openpi.policy:OpenPIPolicy",
 }
 """Where each built-in policy lives; imported only when it is made."""
 

@@ -25,11 +25,11 @@ import gymnasium as gym
 
 import roep_gym.envs
 from roep_gym.error import InvalidInputError
-from roep_gym.training.penalize_intervention import PenalizeIntervention
-from roep_gym.training.select_observation import SelectObservation
-from roep_gym.training.training_episode import TrainingEpisode
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
+from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
+from roep_gym.wrappers.select_observation import SelectObservation
+from roep_gym.wrappers.training_episode import TrainingEpisode
 
 __all__ = ["MONITORED", "EnvironmentConfig", "make_env"]
 

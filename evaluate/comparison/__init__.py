@@ -1,0 +1,1 @@
+"""Two runs, or a run and the published numbers, beside each other."""

@@ -1,0 +1,303 @@
+"""Two runs, or two models, over the same episodes.
+
+`compare` pairs the episodes of two Datasets by their keys and returns a `Comparison`: differences with intervals and
+tests for every row whose premises hold, and for every other row the premise that does not. Nothing is compared that was
+run under other conditions than it says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.evaluate.judging.paired_evidence import (
+    IDENTICAL,
+    PairedOutcomes,
+    StatisticsConfig,
+    paired_statistics,
+)
+from roep_gym.evaluate.judging.replicates import COMPARED
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY, check_dataset
+from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
+from roep_gym.seeding import generator
+from roep_gym.typing import JSON
+
+__all__ = ["DIFFERS", "EQUAL", "NOT_RECORDED", "Comparison", "Premise", "compare"]
+
+EQUAL, DIFFERS, NOT_RECORDED = "equal", "differs", "not recorded"
+
+_ROW = ("suite", "task")
+_VALUES = ("success", "fingerprint", *(name for name in COMPARED if name != "success"))
+
+
+@dataclass(frozen=True)
+class Premise:
+    """Something that must be equal on both sides of a row, or a comparison means nothing.
+
+    Attributes:
+        suite: Suite of the row.
+        task: Task of the row.
+        name: What is held against each other.
+        verdict: `EQUAL`, `DIFFERS` or `NOT_RECORDED`; only the second refuses the row.
+        detail: What differs, or who did not record it; empty where it is equal.
+    """
+
+    suite: str
+    task: str
+    name: str
+    verdict: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Paired differences of two sides.
+
+    Attributes:
+        first: Model of the first side.
+        second: Model of the second side.
+        premises: What was held against each other, a row.
+        statistics: Along (`row`, `condition`): the variables of `paired_statistics` with the first side as base, so
+            that a positive difference says that the first side succeeded more often; `first_rate` and `second_rate`
+            among the pairs; `unpaired` keys, of which a side did not run. Along `row`: `refusal`, empty where compared.
+        means: Mean difference over the compared tasks, a condition, with its bootstrap over tasks and initial states.
+    """
+
+    first: str
+    second: str
+    premises: tuple[Premise, ...]
+    statistics: xr.Dataset
+    means: Mapping[str, BootstrapInterval]
+
+
+def compare(
+    first: xr.Dataset,
+    second: xr.Dataset,
+    *,
+    first_model: str | None = None,
+    second_model: str | None = None,
+    config: StatisticsConfig | None = None,
+) -> Comparison:
+    """Compare a model of one Dataset with a model of another one, or of the same.
+
+    Args:
+        first: A Dataset of `roep_gym.evaluate.schema`.
+        second: The other one; the same object compares two models of a run.
+        first_model: Model of the first side; None takes its only one.
+        second_model: Model of the second side; None takes its only one, or else the first side's.
+        config: Levels of the statistics; None takes the defaults.
+
+    Raises:
+        InvalidInputError: A model must be named, the two sides are the same, they share no task and condition, or no
+            row's premises hold (the message says why).
+        UnknownNameError: A side has no such model.
+    """
+    config = config or StatisticsConfig()
+    check_dataset(first)
+    check_dataset(second)
+    model = _chosen_model(first, first_model, "first", None)
+    other = _chosen_model(second, second_model, "second", model)
+    if first is second and model == other:
+        raise InvalidInputError(
+            f"Expected two runs or two models, got {model!r} of one run twice; name another model."
+        )
+    pairs = _joined(_Side.of(first, model), _Side.of(second, other))
+    premises = [
+        premise
+        for (suite, task), keys in pairs.groupby(list(_ROW), sort=False)
+        for premise in _premises(str(suite), str(task), keys, first, second)
+    ]
+    refusals: dict[tuple[str, str], str] = {}
+    for row in pairs[list(_ROW)].drop_duplicates().itertuples(index=False):
+        failed = [p.detail for p in premises if (p.suite, p.task) == tuple(row) and p.verdict == DIFFERS]
+        refusals[tuple(row)] = "; ".join(failed)
+    if all(refusals.values()):
+        (suite, task), why = next(iter(refusals.items()))
+        raise InvalidInputError(
+            f"Expected a row that both sides ran alike, but none is: {suite}/{task}: {why}; run the same plan for both."
+        )
+    return Comparison(
+        model, other, tuple(premises), *_compared(pairs, refusals, f"{model} and {other}", config)
+    )
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The episodes of one model, one line an episode."""
+
+    episodes: pd.DataFrame
+
+    @classmethod
+    def of(cls, data: xr.Dataset, model: str) -> _Side:
+        row = data["row_index"].values
+        frame = pd.DataFrame({name: data[name].values[row] for name in _ROW})
+        frame["condition"] = data["condition"].values[data["condition_index"].values]
+        for name in (*PAIRING_KEY, *_VALUES):
+            frame[name] = data[name].values
+        frame["instruction"] = data["instruction"].values[row]
+        return cls(frame[data["model"].values[row] == model])
+
+
+def _chosen_model(data: xr.Dataset, name: str | None, side: str, default: str | None) -> str:
+    models = list(dict.fromkeys(map(str, data["model"].values)))
+    if name is not None:
+        if name not in models:
+            raise unknown_name("model", name, models, f"The {side} run holds no other.")
+        return name
+    if len(models) == 1:
+        return models[0]
+    if default in models:
+        return str(default)
+    raise InvalidInputError(
+        f"Expected the name of one model of the {side} run, which holds {', '.join(models)}; name it."
+    )
+
+
+def _joined(first: _Side, second: _Side) -> pd.DataFrame:
+    """Return one line a key that either side planned, in the rows and conditions that both planned.
+
+    Columns of the sides end in `_first` and `_second`; `present` says "both", "left_only" or "right_only".
+    """
+    keys = [*_ROW, "condition", *PAIRING_KEY]
+    shared = pd.merge(
+        *(side.episodes[[*_ROW, "condition"]].drop_duplicates() for side in (first, second)), how="inner"
+    )
+    if shared.empty:
+        raise InvalidInputError(
+            "Expected a task and condition that both sides planned, but they share none; run the same tasks."
+        )
+    sides = [shared.merge(side.episodes, on=[*_ROW, "condition"], how="left") for side in (first, second)]
+    joined = sides[0].merge(
+        sides[1], on=keys, how="outer", suffixes=("_first", "_second"), indicator="present"
+    )
+    order = {name: position for position, name in enumerate(CONDITIONS)}
+    joined = joined.sort_values("condition", key=lambda names: names.map(order), kind="stable")
+    rows = first.episodes[list(_ROW)].drop_duplicates()
+    return rows.merge(joined, on=list(_ROW), how="inner")
+
+
+def _premises(
+    suite: str, task: str, keys: pd.DataFrame, first: xr.Dataset, second: xr.Dataset
+) -> Iterator[Premise]:
+    """Hold against each other what must be equal on both sides of a row."""
+    only_first, only_second = ((keys["present"] == name).sum() for name in ("left_only", "right_only"))
+    detail = f"keys differ: {only_first} planned on the first side only, {only_second} on the second"
+    yield _premise(suite, task, "keys", not only_first and not only_second, detail)
+    partial = int((keys[list(PAIRING_KEY)] == NOT_RUN).any(axis=1).sum())
+    detail = (
+        f"{partial} keys lack initial state or scene seed, so nothing says that they are the same episode"
+    )
+    yield _premise(suite, task, "full keys", not partial, detail)
+    both = keys[keys["present"] == "both"]
+    for column, name in {"scene_hash": "scenes", "fingerprint": "numeric fingerprints"}.items():
+        sides = [both[f"{column}_{side}"] for side in ("first", "second")]
+        ran = (both["success_first"] != NOT_RUN) & (both["success_second"] != NOT_RUN)
+        known = ran & (sides[0] != NOT_RUN) & (sides[1] != NOT_RUN)
+        differing = int((known & (sides[0] != sides[1])).sum())
+        detail = f"{name} differ in {differing} of {int(known.sum())} pairs"
+        yield _premise(suite, task, name, not differing if known.any() else None, detail)
+    for name, of_run in _SETTINGS.items():
+        values = [of_run(data, suite) for data in (first, second)]
+        detail = f"{name} differ: {json.dumps(values[0])} and {json.dumps(values[1])}"
+        yield _premise(suite, task, name, None if None in values else values[0] == values[1], detail)
+    said = [{text for text in both[f"instruction_{side}"] if text} for side in ("first", "second")]
+    detail = f"instructions differ: {sorted(said[0])} and {sorted(said[1])}"
+    yield _premise(suite, task, "instructions", said[0] == said[1] if all(said) else None, detail)
+
+
+def _premise(suite: str, task: str, name: str, equal: bool | None, detail: str) -> Premise:
+    if equal is None:
+        return Premise(suite, task, name, NOT_RECORDED, f"{name} {NOT_RECORDED} on both sides")
+    return Premise(suite, task, name, EQUAL if equal else DIFFERS, "" if equal else detail)
+
+
+def _plan(data: xr.Dataset) -> Mapping[str, Any] | None:
+    """Return the plan that the provenance holds; None where there is none, as in flat tables."""
+    plan = json.loads(data.attrs.get("provenance", "{}")).get("plan")
+    return plan if isinstance(plan, dict) else None
+
+
+def _step_budget(data: xr.Dataset, suite: str) -> JSON:
+    plan = _plan(data)
+    return None if plan is None else plan.get("suite_step_budgets", {}).get(suite, plan.get("step_budget"))
+
+
+def _environment(data: xr.Dataset, suite: str) -> JSON:
+    plan = _plan(data)
+    return None if plan is None else plan.get("environment")
+
+
+def _profiles(data: xr.Dataset, suite: str) -> JSON:
+    """Return the profiles that the plan defines; one that defines none has those of the protocol."""
+    plan = _plan(data)
+    return None if plan is None else plan.get("profiles", "those of the protocol")
+
+
+_SETTINGS = {"step budgets": _step_budget, "environments": _environment, "profiles": _profiles}
+
+
+def _compared(
+    pairs: pd.DataFrame, refusals: Mapping[tuple[str, str], str], key: str, config: StatisticsConfig
+) -> tuple[xr.Dataset, dict[str, BootstrapInterval]]:
+    """Return the statistics and the means over tasks, of the rows that are not refused."""
+    rows = list(refusals)
+    conditions = list(dict.fromkeys(pairs["condition"]))
+    number = pd.Series(range(len(rows)), index=pd.MultiIndex.from_tuples(rows))
+    pairs = pairs.assign(row=number.loc[list(zip(pairs["suite"], pairs["task"], strict=True))].to_numpy())
+    ran = (pairs["success_first"] >= 0) & (pairs["success_second"] >= 0)
+    open_row = np.array([not why for why in refusals.values()])[pairs["row"]]
+    parts, means = [], {}
+    for condition in conditions:
+        here = pairs[(pairs["condition"] == condition) & open_row]
+        both = here[ran[here.index]]
+        outcomes = PairedOutcomes(
+            base=both["success_first"].to_numpy() == 1,
+            comparison=both["success_second"].to_numpy() == 1,
+            row=both["row"].to_numpy(),
+            init_state=both["init_state"].to_numpy(),
+        )
+        reasons = [why or _identical(both[both["row"] == row]) for row, why in enumerate(refusals.values())]
+        names = ["/".join(row) for row in rows]
+        part = paired_statistics(
+            outcomes, names=names, key=f"{key}: {condition}", no_evidence=reasons, config=config
+        )
+        support = part["support"].values
+        for side, won in (("first", outcomes.base), ("second", outcomes.comparison)):
+            wins = np.bincount(outcomes.row[won], minlength=len(rows))
+            part[f"{side}_rate"] = ("row", np.where(support > 0, wins / np.maximum(support, 1), np.nan))
+        absent = here["row"].to_numpy()[~ran[here.index].to_numpy()]
+        part["unpaired"] = ("row", np.bincount(absent, minlength=len(rows)))
+        parts.append(part)
+        evidence = outcomes.where(np.array([not why for why in reasons])[outcomes.row])
+        means[condition] = cluster_bootstrap(
+            evidence.difference,
+            init_state=evidence.init_state,
+            task=evidence.row,
+            rng=generator("mean paired difference", key, condition),
+            resamples=config.resamples,
+            confidence=config.confidence,
+        )
+    statistics = xr.concat(parts, dim="condition", combine_attrs="override").transpose("row", "condition")
+    statistics["refusal"] = ("row", np.array(list(refusals.values()), dtype=object))
+    labels = {name: ("row", np.array([row[i] for row in rows], dtype=object)) for i, name in enumerate(_ROW)}
+    return statistics.assign_coords(
+        {"condition": ("condition", np.asarray(conditions, dtype=object)), **labels}
+    ), means
+
+
+def _identical(both: pd.DataFrame) -> str:
+    """Return why pairs that repeat every record are no evidence; empty where some record differs."""
+    if both.empty:
+        return ""
+    sides: Sequence[pd.DataFrame] = [
+        both[[f"{name}_{side}" for name in COMPARED]].set_axis(list(COMPARED), axis=1)
+        for side in ("first", "second")
+    ]
+    return IDENTICAL if sides[0].equals(sides[1]) else ""

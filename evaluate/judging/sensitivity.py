@@ -1,0 +1,349 @@
+"""What a status depends on: each threshold, the success-rate floor, and the number of episodes.
+
+`break_points` says at which value of each threshold a row's status changes, `floor_statuses` what other floors of clean
+admission give, `subsample_statuses` how often the status holds with fewer episodes. All of them let the gate itself
+decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+
+from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.admission import admit
+from roep_gym.evaluate.judging.checks import Evidence
+from roep_gym.evaluate.judging.gate import LABELS, collect_evidence, decide
+from roep_gym.evaluate.judging.pairing import GATE_PAIRS, pairing_keys
+from roep_gym.evaluate.schema import EPISODE_VARIABLES
+from roep_gym.seeding import generator
+from roep_gym.typing import Array, FloatArray, IntArray
+
+__all__ = [
+    "FLOORS",
+    "SIZES",
+    "THRESHOLDS",
+    "Threshold",
+    "break_points",
+    "floor_statuses",
+    "subsample_statuses",
+]
+
+FLOORS: tuple[float, ...] = (0.05, 0.10, 0.20)
+"""Floors of the clean success rate."""
+
+SIZES: tuple[int, ...] = (10, 20, 30)
+"""Numbers of episodes a condition."""
+
+_LARGE = 10**9
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """A threshold of `GateConfig` and what is held against it.
+
+    Attributes:
+        name: Field of the configuration.
+        passes: Which recorded values satisfy it: "at_least", "above" or "at_most".
+        recorded: Returns the recorded value of every row, NaN where there is none.
+        largest: Largest value that the configuration accepts; the smallest is 0.
+    """
+
+    name: str
+    passes: Literal["at_least", "above", "at_most"]
+    recorded: Callable[[Evidence], FloatArray]
+    largest: float = 1.0
+
+    @property
+    def most_lenient(self) -> float:
+        """The value that the most rows satisfy."""
+        return self.largest if self.passes == "at_most" else 0
+
+    @property
+    def most_strict(self) -> float:
+        """The value that the fewest rows satisfy."""
+        return 0 if self.passes == "at_most" else self.largest
+
+
+def _value_of(check: str) -> Callable[[Evidence], FloatArray]:
+    return lambda evidence: np.asarray(decide(evidence)["value"].sel(check=check).values, dtype=float)
+
+
+def _baseline_success(name: str) -> Callable[[Evidence], FloatArray]:
+    return lambda evidence: np.asarray(
+        evidence.rates[name].sel(condition="baseline", outcome="success").values, dtype=float
+    )
+
+
+def _risk_positive(evidence: Evidence) -> FloatArray:
+    return np.where(evidence.shield, evidence.data["risk_positive_episodes"].values, np.nan)
+
+
+def _largest_action(evidence: Evidence) -> FloatArray:
+    """Return the largest finite absolute action of every row's baseline, NaN without one."""
+    data = evidence.data
+    at = data["condition"].values[data["condition_index"].values] == "baseline"
+    magnitude, row = data["max_abs_action"].values[at], data["row_index"].values[at]
+    largest = np.full(data.sizes["row"], -np.inf)
+    np.maximum.at(largest, row[np.isfinite(magnitude)], magnitude[np.isfinite(magnitude)])
+    return np.where(np.isfinite(largest), largest, np.nan)
+
+
+THRESHOLDS: tuple[Threshold, ...] = (
+    Threshold("min_clean_successes", "at_least", _baseline_success("count"), _LARGE),
+    Threshold("min_clean_success_rate", "at_least", _baseline_success("rate")),
+    Threshold("min_abs_action", "above", _largest_action, _LARGE),
+    Threshold("max_mismatched_keys", "at_most", _value_of("pairing_integrity"), _LARGE),
+    Threshold("min_paired_support", "at_least", _value_of("paired_support"), _LARGE),
+    Threshold("min_risk_positive_episodes", "at_least", _risk_positive, _LARGE),
+    Threshold("min_intervention_steps", "at_least", _value_of("recovery_activity"), _LARGE),
+    Threshold("max_clean_harm", "at_most", _value_of("clean_recovery_harm")),
+    Threshold("max_clean_unsafe_harm", "at_most", _value_of("clean_unsafe_harm")),
+    Threshold("max_unsafe_increase", "at_most", _value_of("medium_unsafe_attempts")),
+    Threshold("max_success_drop", "at_most", _value_of("full_vs_perturb_effect")),
+    Threshold("max_medium_unsafe_harm", "at_most", _value_of("medium_unsafe_harm")),
+)
+"""Every threshold of the gate, in the order of its checks."""
+
+
+def break_points(data: xr.Dataset, config: GateConfig | None = None) -> xr.Dataset:
+    """Return the value of each threshold at which each row's status changes, the other thresholds as configured.
+
+    A check compares one recorded value with its threshold, so a status can change at that value and nowhere else; the
+    gate is asked at both ends of the threshold's range whether it does.
+
+    Args:
+        data: A Dataset of `roep_gym.evaluate.schema`.
+        config: Thresholds; None takes the paper's.
+
+    Returns:
+        A Dataset along (`row`, `threshold`): `strict_label` and `lenient_label`, the trace labels at the two ends,
+        `break_at`, the recorded value between them (NaN where the status never changes; equality passes, except that
+        the largest action must exceed its threshold), and `margin`: how far the configured value lies on the lenient
+        side of it, negative on the strict side. Also `configured` along `threshold` and `trace_label` along `row`.
+
+    Raises:
+        InvalidInputError: The Dataset is not of the schema, or holds an episode twice.
+    """
+    evidence = collect_evidence(data, config or GateConfig())
+    strict, lenient, recorded = [], [], []
+    for threshold in THRESHOLDS:
+        strict.append(_labels(evidence, threshold.name, threshold.most_strict))
+        lenient.append(_labels(evidence, threshold.name, threshold.most_lenient))
+        recorded.append(threshold.recorded(evidence))
+    strict_label, lenient_label = np.stack(strict, axis=1), np.stack(lenient, axis=1)
+    at = np.where(strict_label == lenient_label, np.nan, np.stack(recorded, axis=1))
+    configured = np.array([float(getattr(evidence.config, t.name)) for t in THRESHOLDS])
+    sign = np.array([1 if t.passes == "at_most" else -1 for t in THRESHOLDS])
+    margin = sign * (configured - at)
+    margin[np.abs(margin) <= evidence.config.tolerance] = 0.0
+    dims = ("row", "threshold")
+    return xr.Dataset(
+        {
+            "strict_label": (dims, strict_label, {"long_name": "trace label at the strictest threshold"}),
+            "lenient_label": (
+                dims,
+                lenient_label,
+                {"long_name": "trace label at the most lenient threshold"},
+            ),
+            "break_at": (dims, at, {"long_name": "threshold at which the trace label changes"}),
+            "margin": (
+                dims,
+                margin,
+                {"long_name": "configured threshold beyond the break, to the lenient side"},
+            ),
+            "configured": ("threshold", configured, {"long_name": "configured threshold"}),
+            "trace_label": ("row", decide(evidence)["trace_label"].values, {"long_name": "trace label"}),
+        },
+        coords={
+            "threshold": ("threshold", np.asarray([t.name for t in THRESHOLDS], dtype=object)),
+            **{name: data[name] for name in ("model", "suite", "task")},
+        },
+        attrs={"config": evidence.config.to_json()},
+    )
+
+
+def floor_statuses(
+    data: xr.Dataset, config: GateConfig | None = None, *, floors: Sequence[float] = FLOORS
+) -> xr.Dataset:
+    """Return the trace label of every row under other floors of the clean success rate.
+
+    Args:
+        data: A Dataset of `roep_gym.evaluate.schema`.
+        config: The other thresholds; None takes the paper's.
+        floors: Smallest clean success rates that admit a row.
+
+    Returns:
+        A Dataset with `trace_label` along (`row`, `floor`).
+
+    Raises:
+        InvalidInputError: A floor is no rate, or the Dataset is not of the schema.
+    """
+    evidence = collect_evidence(data, config or GateConfig())
+    labels = [_labels(evidence, "min_clean_success_rate", floor) for floor in floors]
+    return xr.Dataset(
+        {"trace_label": (("row", "floor"), np.stack(labels, axis=1), {"long_name": "trace label"})},
+        coords={"floor": list(floors), **{name: data[name] for name in ("model", "suite", "task")}},
+    )
+
+
+def _labels(evidence: Evidence, name: str, value: float) -> Array:
+    """Return the trace labels (row,) with one threshold set to a value."""
+    config = GateConfig.from_dict({**evidence.config.to_dict(), name: value})
+    changed = replace(evidence, config=config, admission=admit(evidence.data, evidence.rates, config))
+    return np.asarray(decide(changed)["trace_label"].values)
+
+
+def subsample_statuses(
+    data: xr.Dataset,
+    config: GateConfig | None = None,
+    *,
+    sizes: Sequence[int] = SIZES,
+    subsets: int = 100,
+    key: str = "subsample",
+) -> xr.Dataset:
+    """Judge random subsets of every row's episodes.
+
+    A subset takes the same pairing keys in every condition, drawn without replacement by a generator that is keyed by
+    row and size. A subset is judged like a row that was planned with these episodes; thresholds that are counts, such
+    as the paired support, keep their values.
+
+    Args:
+        data: A Dataset of `roep_gym.evaluate.schema`.
+        config: Thresholds; None takes the paper's.
+        sizes: Numbers of keys in a subset.
+        subsets: Number of subsets a row and size.
+        key: First part of the generators' key.
+
+    Returns:
+        A Dataset along (`row`, `size`): `subsets` (0 where the row has no more keys than the size), `label_count` along
+        `trace_label`, `same_share`, the share of subsets with the label of the whole row (NaN without subsets). Also
+        `trace_label_of_all` and `keys` along `row`.
+
+    Raises:
+        InvalidInputError: A size or the number of subsets is below 1, or the Dataset is not of the schema.
+    """
+    if subsets < 1 or any(size < 1 for size in sizes):
+        raise InvalidInputError(f"Expected sizes and subsets of at least 1, got {list(sizes)} and {subsets}.")
+    config = config or GateConfig()
+    whole = decide(collect_evidence(data, config))["trace_label"].values
+    gated = _gated_episodes(data)
+    keys = _KeyTable.of(gated)
+    count = np.zeros((data.sizes["row"], len(sizes), len(LABELS)), dtype=np.int64)
+    for column, size in enumerate(sizes):
+        rows = np.flatnonzero(keys.count > size)
+        for drawn in _batches(rows, subsets, keys, size, key, gated):
+            labels = decide(collect_evidence(drawn.data, config))["trace_label"].values
+            codes = np.array([LABELS.index(label) for label in labels])
+            np.add.at(count[:, column], (drawn.row, codes), 1)
+    total = count.sum(axis=-1)
+    own = np.take_along_axis(
+        count, np.array([LABELS.index(label) for label in whole])[:, None, None], axis=-1
+    )[..., 0]
+    share = np.divide(own, total, out=np.full(total.shape, np.nan), where=total > 0)
+    return xr.Dataset(
+        {
+            "label_count": (("row", "size", "trace_label"), count, {"long_name": "subsets with the label"}),
+            "subsets": (("row", "size"), total, {"long_name": "subsets judged"}),
+            "same_share": (
+                ("row", "size"),
+                share,
+                {"long_name": "share of subsets with the label of the whole row"},
+            ),
+            "keys": ("row", keys.count, {"long_name": "pairing keys of the row"}),
+            "trace_label_of_all": ("row", whole, {"long_name": "trace label of the whole row"}),
+        },
+        coords={
+            "size": list(sizes),
+            "trace_label": ("trace_label", np.asarray(LABELS, dtype=object)),
+            **{name: data[name] for name in ("model", "suite", "task")},
+        },
+    )
+
+
+def _gated_episodes(data: xr.Dataset) -> xr.Dataset:
+    """Return the episodes of the conditions that the gate looks at."""
+    wanted = {name for pair in GATE_PAIRS for name in pair}
+    at = np.isin(data["condition"].values[data["condition_index"].values], list(wanted))
+    return data.isel(episode=np.flatnonzero(at))
+
+
+@dataclass(frozen=True)
+class _KeyTable:
+    """The pairing keys of each row, numbered over all rows, and the episodes of each key.
+
+    Attributes:
+        start: Number of the first key of each row (row,).
+        count: Number of keys of each row (row,).
+        order: Episodes in the order of their keys (episode,).
+        offset: Where the episodes of each key begin in `order`; one entry more than keys.
+    """
+
+    start: IntArray
+    count: IntArray
+    order: IntArray
+    offset: IntArray
+
+    @classmethod
+    def of(cls, data: xr.Dataset) -> _KeyTable:
+        keys = pairing_keys(data)
+        count = np.bincount(data["row_index"].values[keys.first], minlength=data.sizes["row"])
+        size = np.bincount(keys.code, minlength=keys.first.size)
+        return cls(
+            start=np.cumsum(count) - count,
+            count=count,
+            order=np.argsort(keys.code, kind="stable"),
+            offset=np.concatenate([[0], np.cumsum(size)]),
+        )
+
+    def episodes(self, key: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the episodes of the keys, and for each episode the position of its key in `key`."""
+        size = self.offset[key + 1] - self.offset[key]
+        position = np.repeat(np.arange(key.size), size)
+        within = np.arange(position.size) - np.repeat(np.cumsum(size) - size, size)
+        return self.order[self.offset[key][position] + within], position
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Subsets as rows of a Dataset of their own, and the row that each is a subset of."""
+
+    data: xr.Dataset
+    row: IntArray
+
+
+_BATCH_EPISODES = 400_000
+"""Episodes of a batch, which bounds memory."""
+
+
+def _batches(
+    rows: IntArray, subsets: int, keys: _KeyTable, size: int, key: str, data: xr.Dataset
+) -> Iterator[_Batch]:
+    """Draw the subsets of one size, all rows' in turn."""
+    names = [data[name].values for name in ("model", "suite", "task")]
+    chosen, origin = [], []
+    for row in rows:
+        rng = generator(key, *(str(name[row]) for name in names), size)
+        order = rng.random((subsets, keys.count[row])).argpartition(size - 1, axis=1)[:, :size]
+        chosen.append(keys.start[row] + order)
+        origin.append(np.full(subsets, row))
+    if not chosen:
+        return
+    chosen_keys, of_row = np.concatenate(chosen), np.concatenate(origin)
+    per_batch = max(1, _BATCH_EPISODES // (size * data.sizes["condition"]))
+    for begin in range(0, of_row.size, per_batch):
+        part = slice(begin, begin + per_batch)
+        episodes, position = keys.episodes(chosen_keys[part].ravel())
+        drawn = data[list(EPISODE_VARIABLES)].isel(episode=episodes)
+        yield _Batch(_as_rows(data, drawn, of_row[part], position // size), of_row[part])
+
+
+def _as_rows(data: xr.Dataset, drawn: xr.Dataset, of_row: IntArray, subset: IntArray) -> xr.Dataset:
+    """Return the drawn episodes with every subset as a row that has the row variables of its origin."""
+    by_row = data.drop_dims("episode").isel(row=of_row)
+    return by_row.merge(drawn.reset_coords(drop=False).assign(row_index=("episode", subset.astype(np.int32))))

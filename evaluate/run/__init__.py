@@ -1,0 +1,1 @@
+"""Running a plan: driver, executors, workers, rollout, shields; nothing here judges."""

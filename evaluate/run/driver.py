@@ -1,0 +1,261 @@
+"""The driver of a run: hands out planned episodes, writes the journal, trains the shields, resumes.
+
+`evaluate` is the only writer. Whatever is interrupted, starting it again with the same plan and folder continues.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from roep_gym.atomic_file import write_atomically
+from roep_gym.error import InvalidInputError, RoepError
+from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
+from roep_gym.evaluate.run.environment_stack import check_runnable
+from roep_gym.evaluate.run.shield_stage import train_row_shield
+from roep_gym.evaluate.run.work import Executor, WorkItem, WorkResult
+from roep_gym.evaluate.schema import CONDITIONS
+from roep_gym.evaluate.store.dataset import write_run
+from roep_gym.evaluate.store.journal import Abort, Journal
+from roep_gym.evaluate.store.packed_record import PackedRecord
+from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield
+from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path, write_frames
+
+__all__ = ["Observer", "RunSummary", "SilentObserver", "evaluate"]
+
+RETRIES = 2
+"""Further attempts at an episode that an infrastructure failure ended; with the same seeds."""
+
+HOPELESS = 3
+"""Episodes of a row that fail all attempts in succession before the rest of the row is left for another time."""
+
+_POLL_SECONDS = 0.5
+
+
+class Observer(Protocol):
+    """Is told how a run goes; a progress bar, a log, a test."""
+
+    def started(self, planned: int, recorded: int) -> None:
+        """The run begins: episodes that can be run, and how many of them are recorded already."""
+
+    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
+        """An episode was recorded."""
+
+    def aborted(self, planned: PlannedEpisode, cause: str, retried: bool) -> None:
+        """An attempt was aborted."""
+
+    def shield(self, row: Row, shield: RowShield, dropped: int) -> None:
+        """A row's bootstrap ended; `dropped` planned episodes are unavailable for lack of a shield."""
+
+
+class SilentObserver:
+    """An observer that says nothing."""
+
+    def started(self, planned: int, recorded: int) -> None:
+        """Say nothing."""
+
+    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
+        """Say nothing."""
+
+    def aborted(self, planned: PlannedEpisode, cause: str, retried: bool) -> None:
+        """Say nothing."""
+
+    def shield(self, row: Row, shield: RowShield, dropped: int) -> None:
+        """Say nothing."""
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """How a run ended.
+
+    Attributes:
+        recorded: Episodes with a record.
+        incomplete: Episodes that have none after all attempts.
+        unavailable: Episodes of shielded conditions whose row has no shield.
+        aborts: All aborted attempts.
+    """
+
+    recorded: int
+    incomplete: tuple[PlannedEpisode, ...]
+    unavailable: int
+    aborts: tuple[Abort, ...]
+
+
+def evaluate(
+    plan: ResolvedPlan,
+    out: Path,
+    make_executor: Callable[[ResolvedPlan], Executor],
+    observer: Observer | None = None,
+) -> RunSummary:
+    """Run what is planned and not recorded yet, and write the run's Dataset.
+
+    Args:
+        plan: The plan.
+        out: Folder of the run; one that holds a part of this plan is continued.
+        make_executor: Makes the executor; it is closed when the run ends, however it ends.
+        observer: Is told how the run goes.
+
+    Raises:
+        InvalidInputError: A policy or environment cannot be built, or the folder holds another plan.
+        RecordConflictError: An episode came out differently when it was run again.
+        RoepError: The folder cannot be written; what was recorded before is safe.
+    """
+    check_runnable(plan)
+    run = RunDirectory(out)
+    with run.open(plan):
+        if run.dataset.exists() and not run.journal.exists():
+            raise InvalidInputError(
+                f"Expected the journal {run.journal} beside {run.dataset.name}, but it is missing; restore it from a "
+                "copy, or run into another output folder. Going on without it would overwrite what was recorded."
+            )
+        started = time.time()
+        with closing(Journal(run.journal, plan.digest)) as journal:
+            try:
+                session = _Session(run, plan, journal, observer or SilentObserver())
+                with closing(make_executor(plan)) as executor:
+                    session.work(executor)
+            except BaseException as error:
+                try:
+                    write_run(run, plan, journal)  # what is recorded can be judged
+                except RoepError as second:
+                    error.add_note(f"The Dataset could not be written either. {second}")
+                raise
+            write_run(run, plan, journal)
+            _log(run, started)
+            return session.summary()
+
+
+class _Session:
+    """One call of `evaluate`: what waits, what is ready, what is left of each row's bootstrap."""
+
+    def __init__(self, run: RunDirectory, plan: ResolvedPlan, journal: Journal, observer: Observer) -> None:
+        self._run, self._plan, self._journal, self._observer = run, plan, journal, observer
+        self._ready: deque[WorkItem] = deque()
+        self._bootstrap: dict[int, set[PlannedEpisode]] = defaultdict(set)
+        self._shielded: dict[int, list[PlannedEpisode]] = defaultdict(list)
+        self._shields: dict[int, RowShield] = {}
+        self._attempts: Counter[PlannedEpisode] = Counter()
+        self._unstable: Counter[PlannedEpisode] = Counter()
+        self._failed_in_succession: Counter[int] = Counter()
+        self._done = journal.recorded()
+        if plan.plan.frames != "none":
+            # Frames that got lost are made again: the episode is run once more and must come out the same.
+            self._done -= {p for p in journal.with_frames() if not frames_path(run, p).exists()}
+        self._queue_all()
+
+    def work(self, executor: Executor) -> None:
+        """Run until nothing is ready and nothing runs."""
+        running = 0
+        while True:
+            while self._ready and executor.capacity():
+                executor.submit(self._ready.popleft())
+                running += 1
+            if not running:
+                return
+            results = executor.wait(_POLL_SECONDS)
+            running -= len(results)
+            self._take(results)
+
+    def summary(self) -> RunSummary:
+        """Return how the run stands."""
+        unavailable = self._unavailable()
+        missing = [p for p in self._plan.episodes() if p not in self._done and p not in unavailable]
+        return RunSummary(len(self._done), tuple(missing), len(unavailable), tuple(self._journal.aborts()))
+
+    def _queue_all(self) -> None:
+        rows: dict[int, list[PlannedEpisode]] = defaultdict(list)
+        for planned in self._plan.episodes():
+            condition = CONDITIONS[planned.condition]
+            if condition.shielded:
+                self._shielded[planned.row].append(planned)
+                continue
+            if condition.role == "bootstrap":
+                self._bootstrap[planned.row].add(planned)
+            if planned not in self._done:
+                rows[planned.row].append(planned)
+        for row in self._plan.rows:
+            # The bootstrap goes first, so that a row's shield is ready when its other conditions are done.
+            episodes = sorted(rows[row.index], key=lambda p: CONDITIONS[p.condition].role != "bootstrap")
+            self._ready.extend(WorkItem(planned) for planned in episodes)
+        for row in self._plan.rows:
+            self._bootstrap[row.index] -= self._done
+            self._release_shielded(row)
+        unavailable = self._unavailable()
+        self._observer.started(sum(1 for p in self._plan.episodes() if p not in unavailable), len(self._done))
+
+    def _take(self, results: Sequence[WorkResult]) -> None:
+        """Record what arrived together, before any of it counts."""
+        finished = [(result.item.planned, result.record) for result in results if result.record is not None]
+        for planned, record in finished:
+            write_frames(self._run, planned, record.frames)
+        if finished:
+            self._journal.add_all(finished)
+        for planned, record in finished:
+            self._count(planned, record)
+        for result in results:
+            if result.record is None:
+                self._try_again(result)
+
+    def _count(self, planned: PlannedEpisode, record: PackedRecord) -> None:
+        self._failed_in_succession[planned.row] = 0
+        self._done.add(planned)
+        self._observer.recorded(planned, record.reason, record.step_count)
+        self._bootstrap[planned.row].discard(planned)
+        if CONDITIONS[planned.condition].role == "bootstrap":
+            self._release_shielded(self._plan.rows[planned.row])
+
+    def _try_again(self, result: WorkResult) -> None:
+        """Queue an aborted episode once more, unless it has failed too often or its row is hopeless."""
+        planned = result.item.planned
+        self._journal.add_abort(planned, result.cause, result.detail)
+        self._attempts[planned] += 1
+        self._unstable[planned] += result.unstable
+        retried = self._attempts[planned] <= RETRIES
+        self._observer.aborted(planned, result.cause, retried)
+        if not retried:
+            self._failed_in_succession[planned.row] += 1
+            if self._failed_in_succession[planned.row] >= HOPELESS:
+                # A dead server or a broken checkpoint fails every episode; other rows may still be fine.
+                self._ready = deque(item for item in self._ready if item.planned.row != planned.row)
+        else:
+            self._ready.append(
+                WorkItem(planned, self._attempts[planned], result.item.shield, self._unstable[planned] > 0)
+            )
+
+    def _release_shielded(self, row: Row) -> None:
+        """Train or load the row's shield when its bootstrap is complete, and queue the shielded episodes."""
+        waiting = [planned for planned in self._shielded[row.index] if planned not in self._done]
+        if not self._shielded[row.index] or self._bootstrap[row.index] or row.index in self._shields:
+            return
+        shield = load_row_shield(self._run, row) or train_row_shield(
+            self._run, self._plan, row, self._journal
+        )
+        self._shields[row.index] = shield
+        available = shield.status == "trained"
+        self._observer.shield(row, shield, 0 if available else len(waiting))
+        if available:
+            path = str(self._run.shields / shield.file)
+            items = [WorkItem(planned, shield=path) for planned in waiting]
+            # Before other rows' episodes: the worker still holds this row's scene.
+            self._ready.extendleft(reversed(items))
+
+    def _unavailable(self) -> set[PlannedEpisode]:
+        """Return the planned episodes of shielded conditions whose row has no shield."""
+        failed = [index for index, shield in self._shields.items() if shield.status != "trained"]
+        return {planned for index in failed for planned in self._shielded[index]}
+
+
+def _log(run: RunDirectory, started: float) -> None:
+    """Append when this call ran; times are kept out of the Dataset, which equal runs share bit for bit."""
+    try:
+        calls: Sequence[object] = json.loads(run.log.read_text())
+    except (FileNotFoundError, ValueError):  # a new run, or a damaged log, which nothing depends on
+        calls = []
+    entry = {"started": started, "ended": time.time()}
+    write_atomically(run.log, json.dumps([*calls, entry], indent=1).encode())

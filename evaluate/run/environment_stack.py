@@ -1,0 +1,106 @@
+"""The environment of a row and the wrappers of a condition.
+
+`environment_arguments` works out, from plan and policy, what the environment is built with; `make_environment`
+builds it; `wrap` stacks perturbation, shield, step budget and recorder around it for one condition; `check_runnable`
+finds out before the first rollout which policies and environments cannot be built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+
+import roep_gym.envs
+from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row
+from roep_gym.policies.base import Policy
+from roep_gym.policies.registry import make_policy
+from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
+from roep_gym.wrappers.episode_trace import FrameChoice
+
+__all__ = ["check_runnable", "environment_arguments", "make_environment", "wrap"]
+
+
+def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Policy) -> dict[str, Any]:
+    """Return the environment's arguments: the plan's where it says something, else what the policy asks for.
+
+    Args:
+        row: The row to evaluate.
+        settings: The plan's settings.
+        policy: The policy; its observation request and its contract fill what the plan leaves open.
+    """
+    request, contract = policy.observations, policy.contract
+    chosen: dict[str, Any] = {
+        "cameras": list(request.cameras if settings.cameras is None else settings.cameras),
+        "image_size": request.image_size if settings.image_size is None else settings.image_size,
+        "depth": request.depth if settings.depth is None else settings.depth,
+        "object_state": request.object_state,
+        "control_mode": settings.control_mode or _declared(contract.control_mode, "relative"),
+        "terminate_on_unsafe": settings.terminate_on_unsafe,
+    }
+    settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
+    chosen["settle_steps"] = settle
+    if settings.placement_shift:
+        chosen["placement_shift"] = settings.placement_shift
+    if row.suite != "tabletop":
+        if settings.unsafe_channels is not None:
+            chosen["unsafe_channels"] = list(settings.unsafe_channels)
+        if settings.safety_limits:
+            chosen["safety_limits"] = dict(settings.safety_limits)
+    return {"suite": row.suite, "task": row.task, **chosen}
+
+
+def make_environment(arguments: dict[str, Any]) -> gym.Env[Any, Any]:
+    """Build the environment of a row; the simulator itself is built at the first reset."""
+    roep_gym.envs.register_environments()
+    name = "roep_gym/Tabletop-v0" if arguments["suite"] == "tabletop" else "roep_gym/Libero-v0"
+    return gym.make(name, disable_env_checker=True, **arguments)
+
+
+def wrap(
+    env: gym.Env[Any, Any],
+    *,
+    profile: str,
+    shield: str | None,
+    step_budget: int,
+    frames: FrameChoice,
+    replan: bool,
+) -> RecordEpisode:
+    """Return the environment with the wrappers of one condition.
+
+    Args:
+        env: The environment of the row.
+        profile: Perturbation profile; the clean one changes nothing, bit for bit.
+        shield: File of the shield; None: no shield.
+        step_budget: Control steps an episode may take.
+        frames: Frames to keep: "none", "looked" or "all".
+        replan: Whether the policy looks again after an intervention, so that its frames are drawn.
+    """
+    # A policy that asks for no camera runs under every condition; its records tell that no frame was given.
+    keys = None if env.get_wrapper_attr("cameras") else list[str]()
+    env = PerturbObservation(
+        env, profile=profile, keep_clean=frames != "none", image_keys=keys, depth_keys=keys
+    )
+    if shield is not None:
+        env = ShieldAction(env, shield=shield, frames_on_intervention=replan)
+    return RecordEpisode(StepBudget(env, max_steps=step_budget), frames=frames)
+
+
+def check_runnable(plan: ResolvedPlan) -> None:
+    """Build every policy and every row's environment once; no simulator is started and no server is asked.
+
+    Raises:
+        RoepError: A policy or an environment cannot be built with the plan's names and values.
+    """
+    for model in plan.plan.models:
+        policy = make_policy(model.policy, **model.arguments)
+        try:
+            for row in plan.rows:
+                if row.model is model:
+                    make_environment(environment_arguments(row, plan.plan.environment, policy)).close()
+        finally:
+            policy.close()
+
+
+def _declared(value: Any, default: Any) -> Any:
+    return default if value in (None, "n/a", "any") else value

@@ -1,0 +1,67 @@
+"""How long a plan will take: from its own episodes where some are recorded, else from typical costs."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from statistics import fmean
+
+from roep_gym.error import RoepError
+from roep_gym.evaluate.plan import ResolvedPlan
+from roep_gym.evaluate.store.run_directory import RunDirectory
+
+__all__ = ["estimate"]
+
+# Seconds on two cores of a 2026 server with software rendering (measured with benchmarks/episode_costs.py).
+_RESET, _STEP, _FRAME = 0.2, 0.005, 0.065
+
+
+def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
+    """Return one sentence on the time that the plan's missing episodes will take.
+
+    Args:
+        plan: The plan.
+        run: The run's folder, which may hold recorded episodes.
+        workers: Worker processes.
+    """
+    times = _recorded_times(plan, run)
+    total = sum(1 for _ in plan.episodes())
+    left = total - len(times)
+    if not left:
+        return "Time: nothing is left to run."
+    if times:
+        return f"Time: about {_minutes(left * fmean(times) / workers)} left, as {len(times)} recorded episodes took."
+    budget = fmean(row.step_budget for row in plan.rows)
+    cameras = len(plan.plan.environment.cameras or ())
+    least = _RESET + 0.25 * budget * _STEP
+    most = _RESET + budget * (_STEP + cameras * _FRAME)
+    return (
+        f"Time: {_minutes(left * least / workers)} to {_minutes(left * most / workers)} with {workers} workers, "
+        "without the policy's own time (short episodes and few looks, to full step budget and a look at every step)."
+    )
+
+
+def _recorded_times(plan: ResolvedPlan, run: RunDirectory) -> list[float]:
+    """Return the wall times of the plan's episodes that the folder holds."""
+    if not run.journal.exists():
+        return []
+    try:
+        connection = sqlite3.connect(f"file:{run.journal}?mode=ro", uri=True)
+        own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan.digest,)]
+        rows = connection.execute("SELECT summary FROM episodes").fetchall() if own else []
+        connection.close()
+    except sqlite3.Error as error:
+        raise RoepError(
+            f"Expected a journal at {run.journal}, got {error}; choose another output folder."
+        ) from error
+    return [json.loads(row[0])["wall_time"] for row in rows]
+
+
+def _minutes(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )

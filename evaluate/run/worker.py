@@ -1,0 +1,164 @@
+"""A worker: keeps one environment and its policies, and turns work items into results."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from roep_gym import contracts, fingerprint
+from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
+from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
+from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
+from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
+from roep_gym.evaluate.run.work import WorkItem, WorkResult
+from roep_gym.evaluate.schema import CONDITIONS
+from roep_gym.evaluate.store.packed_record import pack_record
+from roep_gym.policies.base import Policy
+from roep_gym.policies.registry import make_policy
+from roep_gym.record import EpisodeRecord
+
+__all__ = ["EpisodeWorker"]
+
+
+def _build_policy(model: ModelSpec) -> Policy:
+    return make_policy(model.policy, **model.arguments)
+
+
+class EpisodeWorker:
+    """Runs episodes of a plan, one after another.
+
+    The environment of the last row is kept, so that its scene is not built anew for each episode; after an abort
+    environment and policy are thrown away, since nothing is known of their state.
+
+    Args:
+        plan: The plan.
+        heartbeat: Called at every step, so that an observer can tell a hang from work.
+        find_policy: Gives the policy of a model.
+    """
+
+    def __init__(
+        self,
+        plan: ResolvedPlan,
+        heartbeat: Callable[[], None] = lambda: None,
+        find_policy: Callable[[ModelSpec], Policy] = _build_policy,
+    ) -> None:
+        self._plan = plan
+        self._heartbeat, self._find_policy = heartbeat, find_policy
+        self._policies: dict[str, Policy] = {}
+        self._arguments: dict[str, Any] | None = None
+        self._env: gym.Env[Any, Any] | None = None
+
+    def run(self, item: WorkItem) -> WorkResult:
+        """Run one episode; whatever fails on the way is the cause of an abort."""
+        try:
+            return WorkResult(item, pack_record(self._run(item)))
+        except Exception as error:  # noqa: BLE001 (user policies and simulators raise anything; it is reported)
+            self.discard()
+            message = str(error).strip() or "no message"
+            text = message if isinstance(error, RoepError) else f"{type(error).__name__}: {message}"
+            text = text if text.endswith((".", "?", "!")) else f"{text}."
+            return WorkResult(
+                item, None, text, traceback.format_exc(), isinstance(error, SimulationUnstableError)
+            )
+
+    def discard(self) -> None:
+        """Close the environment and all policies; the next episode builds them anew."""
+        env, self._env, self._arguments = self._env, None, None
+        policies, self._policies = self._policies, {}
+        if env is not None:
+            env.close()
+        for policy in policies.values():
+            policy.close()
+
+    def _run(self, item: WorkItem) -> EpisodeRecord:
+        row = self._plan.rows[item.planned.row]
+        condition = CONDITIONS[item.planned.condition]
+        policy = self._policy(row)
+        env = self._environment(row, policy)
+        stack = wrap(
+            env,
+            profile=condition.profile,
+            shield=item.shield if condition.shielded else None,
+            step_budget=row.step_budget,
+            frames=self._plan.plan.frames,
+            replan=chunk_settings(policy).replan_after_intervention,
+        )
+        record = run_episode(
+            stack,
+            policy,
+            self._plan.identity(item.planned),
+            diverged_before=item.diverged_before,
+            heartbeat=self._heartbeat,
+        )
+        details = fingerprint.fingerprint(_renderer(env))
+        return replace(
+            record,
+            summary={**record.summary, "fingerprint": fingerprint.fingerprint_hash(details)},
+            attributes={
+                **record.attributes,
+                "fingerprint": json.dumps(details, sort_keys=True),
+                "declared": json.dumps(policy.contract.to_dict(), sort_keys=True),
+                "observed": json.dumps(
+                    self._observed(row, policy, record.attributes["longest_chunk"]),
+                    sort_keys=True,
+                    default=_plain,
+                ),
+            },
+        )
+
+    def _policy(self, row: Row) -> Policy:
+        name = row.model.name
+        if name not in self._policies:
+            self._policies[name] = self._find_policy(row.model)
+        return self._policies[name]
+
+    def _environment(self, row: Row, policy: Policy) -> gym.Env[Any, Any]:
+        arguments = environment_arguments(row, self._plan.plan.environment, policy)
+        if self._env is None or arguments != self._arguments:
+            if self._env is not None:
+                self._env.close()
+            self._env, self._arguments = make_environment(arguments), arguments
+        return self._env
+
+    def _observed(self, row: Row, policy: Policy, longest_chunk: int) -> Mapping[str, Any]:
+        """Return what really ran, by field of the runtime contract."""
+        settings, own = chunk_settings(policy), policy.observed()
+        for name in own:
+            if name not in contracts.FIELDS:
+                raise unknown_name("field in what the policy observed", name, contracts.FIELDS)
+        arguments = environment_arguments(row, self._plan.plan.environment, policy)
+        installed = fingerprint.versions()
+        return {
+            "cameras": arguments["cameras"],
+            "resolution": arguments["image_size"],
+            "control_mode": arguments["control_mode"],
+            "settle_steps": arguments["settle_steps"],
+            "suite": row.suite,
+            "gripper_sign": "-1 open, +1 close",
+            "eef_orientation": "axis_angle",
+            "replan_after_intervention": settings.replan_after_intervention,
+            "mujoco": installed.get("mujoco"),
+            "robosuite": installed.get("robosuite"),
+            **own,
+            # What came back and was executed, whatever the policy says; an episode without a chunk shows nothing.
+            "chunk_length": longest_chunk or None,
+            "executed_steps": min(settings.executed_steps or longest_chunk, longest_chunk) or None,
+        }
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar or array as JSON has it."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    raise InvalidInputError(f"Expected what a policy observes to be JSON-native, got {value!r}.")
+
+
+def _renderer(env: gym.Env[Any, Any]) -> str:
+    name = getattr(env.unwrapped, "renderer_name", None)
+    return name() if name is not None else "numpy"

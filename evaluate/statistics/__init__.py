@@ -1,0 +1,1 @@
+"""Intervals, resampling and power; they inform and never gate, and need NumPy alone."""

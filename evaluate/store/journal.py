@@ -1,0 +1,199 @@
+"""The journal of a run: every finished episode, written once, durable before it counts.
+
+One SQLite file with one writer, the driver. The episode key is unique; writing the same record again changes
+nothing, writing another one is a conflict. Records that arrive together are written in one transaction, since each
+costs a wait for the disk. Aborted attempts are kept beside the episodes, they are not outcomes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.evaluate.plan import PlannedEpisode
+from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
+from roep_gym.record import EpisodeRecord
+
+__all__ = ["Abort", "Journal"]
+
+_FORMAT = 1
+# The episodes lie in the order of their writing; their key is an index, which `recorded` reads without them.
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS plan (digest TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS episodes (
+    row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER,
+    digest TEXT NOT NULL, summary TEXT NOT NULL, attributes TEXT NOT NULL, steps BLOB NOT NULL,
+    PRIMARY KEY (row, condition, seed_group, episode)
+);
+CREATE TABLE IF NOT EXISTS aborts (
+    row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER, cause TEXT NOT NULL, detail TEXT NOT NULL
+);
+"""
+
+
+class Abort(NamedTuple):
+    """One attempt that an infrastructure failure ended."""
+
+    planned: PlannedEpisode
+    cause: str
+    detail: str
+
+
+class Journal:
+    """The durable record of a run.
+
+    Args:
+        path: The SQLite file; made when missing.
+        plan_digest: Digest of the plan; a journal belongs to one plan.
+
+    Raises:
+        InvalidInputError: The file is no journal, has another format, or belongs to another plan.
+    """
+
+    def __init__(self, path: Path, plan_digest: str) -> None:
+        self._path = path
+        try:
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.executescript(_SCHEMA)
+            row = self._connection.execute("SELECT digest FROM plan").fetchone()
+            (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.Error as error:
+            raise InvalidInputError(
+                f"Expected a journal that can be written at {path}, got: {error}. Restore it or make it writable, or "
+                "take another output folder."
+            ) from error
+        if row is None:
+            with self._writing() as connection:
+                connection.execute("INSERT INTO plan VALUES (?)", (plan_digest,))
+                connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        elif version != _FORMAT:
+            raise InvalidInputError(
+                f"Expected a journal of format {_FORMAT} at {path}, got {version}, which another version of roep-gym "
+                "wrote; take another output folder."
+            )
+        elif row[0] != plan_digest:
+            raise InvalidInputError(
+                f"Expected the journal of this plan at {path}, got that of another plan; restore the plan that the run "
+                "was begun with, or take another output folder."
+            )
+
+    def add(self, planned: PlannedEpisode, record: EpisodeRecord) -> None:
+        """Store the record of one finished episode; see `add_all`."""
+        self.add_all([(planned, pack_record(record))])
+
+    def add_all(self, finished: Iterable[tuple[PlannedEpisode, PackedRecord]]) -> None:
+        """Store the records of finished episodes without their frames; when this returns they are on disk.
+
+        Raises:
+            RecordConflictError: An episode has a different record already; the others are stored.
+            RoepError: The disk is full or the file cannot be written; nothing recorded before is lost.
+        """
+        conflict: PlannedEpisode | None = None
+        with self._writing() as connection:
+            for planned, record in finished:
+                known = connection.execute(
+                    "SELECT digest FROM episodes WHERE row=? AND condition=? AND seed_group=? AND episode=?",
+                    planned,
+                ).fetchone()
+                if known is None:
+                    connection.execute(
+                        "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (*planned, record.digest, record.summary, record.attributes, record.steps),
+                    )
+                elif known[0] != record.digest:
+                    conflict = conflict or planned
+        if conflict is not None:
+            raise RecordConflictError(
+                f"Expected one record of {conflict}, got two that differ; the episode is not reproducible here."
+            )
+
+    def add_abort(self, planned: PlannedEpisode, cause: str, detail: str) -> None:
+        """Store an aborted attempt."""
+        texts = [text.encode(errors="backslashreplace").decode() for text in (cause, detail)]
+        with self._writing() as connection:
+            connection.execute("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, *texts))
+
+    def recorded(self) -> set[PlannedEpisode]:
+        """Return the episodes that have a record."""
+        return {
+            PlannedEpisode(*row)
+            for row in self._read("SELECT row, condition, seed_group, episode FROM episodes")
+        }
+
+    def with_frames(self) -> set[PlannedEpisode]:
+        """Return the episodes that stored frames."""
+        where = "json_extract(attributes, '$.frames') != ''"
+        query = f"SELECT row, condition, seed_group, episode FROM episodes WHERE {where}"
+        return {PlannedEpisode(*row) for row in self._read(query)}
+
+    def records(
+        self, row: int | None = None, condition: str | None = None
+    ) -> Iterator[tuple[PlannedEpisode, EpisodeRecord]]:
+        """Yield episodes with their records in the order of row, condition, seed group, episode.
+
+        Args:
+            row: Only this row.
+            condition: Only this condition.
+
+        Raises:
+            InvalidInputError: The file is damaged, or a record is not what was written.
+        """
+        query = "SELECT row, condition, seed_group, episode, digest, summary, attributes, steps FROM episodes"
+        where = [
+            name for name, value in (("row = ?", row), ("condition = ?", condition)) if value is not None
+        ]
+        if where:
+            query += " WHERE " + " AND ".join(where)
+        query += " ORDER BY row, condition, seed_group, episode"
+        for *key, digest, summary, attributes, steps in self._read(
+            query, [value for value in (row, condition) if value is not None]
+        ):
+            planned = PlannedEpisode(*key)
+            try:
+                yield planned, unpack_record(digest, summary, attributes, steps)
+            except ValueError as error:
+                raise InvalidInputError(
+                    f"Expected the record of {planned} in {self._path} as it was written, but it was changed or "
+                    "damaged since; restore the journal from a copy, or run into another output folder."
+                ) from error
+
+    def aborts(self) -> list[Abort]:
+        """Return all aborted attempts in the order of their writing."""
+        query = "SELECT row, condition, seed_group, episode, cause, detail FROM aborts ORDER BY rowid"
+        return [Abort(PlannedEpisode(*row[:4]), row[4], row[5]) for row in self._read(query)]
+
+    def close(self) -> None:
+        """Close the file; may be called twice."""
+        self._connection.close()
+
+    def _read(self, query: str, values: Sequence[Any] = ()) -> Iterator[Any]:
+        try:
+            yield from self._connection.execute(query, values)
+        except sqlite3.Error as error:
+            raise InvalidInputError(
+                f"Expected a readable journal at {self._path}, got: {error}. Restore it from a copy, or run into "
+                "another output folder."
+            ) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """Write everything that the body writes, or nothing where it is interrupted."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.rollback()
+                raise
+            self._connection.commit()
+        except sqlite3.Error as error:
+            raise RoepError(
+                f"Expected to write to {self._path}, got {error}. What was recorded before is safe; "
+                "make room and start the same command again."
+            ) from error

@@ -1,0 +1,152 @@
+"""The folder of a run: its files, and the lock that keeps a second writer out.
+
+`RunDirectory.open` makes the folder or continues in it, `manifest_text` is the plan as a table, `write_frames` stores
+the frames of an episode before the journal counts it.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from roep_gym.atomic_file import write_atomically
+from roep_gym.error import InvalidInputError, RoepError
+from roep_gym.evaluate.plan import EvaluationPlan, PlannedEpisode, ResolvedPlan, plan_from_mapping
+from roep_gym.typing import Array
+
+__all__ = ["RunDirectory", "frames_path", "manifest_text", "write_frames"]
+
+_MANIFEST = (
+    "model",
+    "suite",
+    "task",
+    "condition",
+    "run_id",
+    "seed_group",
+    "episode",
+    "init_state",
+    "env_seed",
+)
+
+
+class RunDirectory:
+    """Paths of a run."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.plan = root / "plan.json"
+        self.manifest = root / "manifest.csv"
+        self.journal = root / "journal.sqlite"
+        self.dataset = root / "episodes.nc"
+        self.steps = root / "steps"
+        self.frames = root / "frames"
+        self.shields = root / "shields"
+        self.log = root / "run_log.json"
+
+    @contextmanager
+    def open(self, plan: ResolvedPlan) -> Iterator[None]:
+        """Hold the folder for writing; plan and manifest are stored before anything runs.
+
+        Raises:
+            InvalidInputError: The folder holds another plan.
+            RoepError: Another process is writing to it, or it cannot be written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise RoepError(
+                f"Expected to write to {self.root}, got {error}; choose another output folder."
+            ) from error
+        with lock:
+            self._lock(lock)
+            for leftover in self.root.rglob(".*.tmp"):  # of a writer that was killed
+                leftover.unlink()
+            self.check_plan(plan)
+            if not self.plan.exists():
+                write_atomically(self.manifest, manifest_text(plan).encode())
+            write_atomically(
+                self.plan, plan.plan.to_json().encode()
+            )  # reasons of acceptance may have been added
+            yield
+
+    def stored_plan(self) -> EvaluationPlan:
+        """Return the plan that the folder holds.
+
+        Raises:
+            InvalidInputError: There is none, or it cannot be read.
+        """
+        try:
+            return plan_from_mapping(json.loads(self.plan.read_text()))
+        except (OSError, json.JSONDecodeError) as error:
+            raise InvalidInputError(f"Expected a plan at {self.plan}, got {error}.") from error
+
+    def _lock(self, lock: IO[str]) -> None:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RoepError(
+                f"Expected to be the only writer of {self.root}, but another run is writing there; wait for it."
+            ) from error
+
+    def check_plan(self, plan: ResolvedPlan) -> None:
+        """Hold a plan against the one that the folder holds, if any.
+
+        Raises:
+            InvalidInputError: The folder holds another plan, or one that cannot be read.
+        """
+        if not self.plan.exists():
+            return
+        stored = self.stored_plan().content()
+        wanted = plan.plan.content()
+        differing = sorted(name for name in wanted if stored[name] != wanted[name])
+        if differing:
+            raise InvalidInputError(
+                f"Expected the plan that {self.root} was begun with, got one that differs in {', '.join(differing)}; "
+                "continue with the stored plan or choose another output folder."
+            )
+
+
+def manifest_text(plan: ResolvedPlan) -> str:
+    """Return the planned episodes with their pairing keys as CSV."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(_MANIFEST)
+    for planned in plan.episodes():
+        row, identity = plan.rows[planned.row], plan.identity(planned)
+        writer.writerow(
+            [
+                row.model.name,
+                row.suite,
+                row.task,
+                planned.condition,
+                identity.run_id,
+                identity.seed_group,
+                identity.episode,
+                identity.init_state,
+                identity.scene_seed,
+            ]
+        )
+    return buffer.getvalue()
+
+
+def frames_path(run: RunDirectory, planned: PlannedEpisode) -> Path:
+    """Return where the frames of an episode lie: `given_<key>` and `clean_<key>` by `step`."""
+    name = f"{planned.row:04d}-{planned.condition}-{planned.seed_group}-{planned.episode}.npz"
+    return run.frames / name
+
+
+def write_frames(run: RunDirectory, planned: PlannedEpisode, frames: Mapping[str, Array]) -> None:
+    """Store the frames of an episode, if it kept any."""
+    if frames:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **frames)  # type: ignore[arg-type]
+        write_atomically(frames_path(run, planned), buffer.getvalue())

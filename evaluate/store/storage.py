@@ -1,0 +1,116 @@
+"""The Datasets of a run as files.
+
+`load_run` opens a run directory or a folder of flat tables, `save_dataset` and `load_dataset` write and read one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from roep_gym.atomic_file import replacing
+from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.schema import check_dataset
+from roep_gym.evaluate.store.flat_tables import EPISODES, MANIFEST, ROWS, read_tables
+
+__all__ = ["DATASET", "load_dataset", "load_run", "normalise_strings", "save_dataset"]
+
+DATASET = "episodes.nc"
+_DIGEST = "content_digest"
+
+
+def load_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
+    """Open a run directory, or a folder with `episodes.csv`, `rows.csv` and optionally `manifest.csv`.
+
+    Args:
+        path: The folder.
+        config: The budget that is the plan of flat tables without a manifest.
+
+    Raises:
+        InvalidInputError: There is no such folder, it holds neither, or a file is broken.
+    """
+    if not path.is_dir():
+        raise InvalidInputError(f"Expected the folder of a run at {path}, but there is none; check the path.")
+    if (path / DATASET).exists():
+        data = load_dataset(path / DATASET)
+        check_dataset(data)
+        return data
+    if (path / "plan.json").exists():
+        # Its flat tables are no substitute: they lack what the records hold.
+        raise InvalidInputError(
+            f"Expected {DATASET} in the run folder {path}, but it is missing; start the run's command again, which "
+            "writes it from the journal."
+        )
+    if (path / EPISODES).exists() and (path / ROWS).exists():
+        manifest = path / MANIFEST
+        return read_tables(
+            path / EPISODES, path / ROWS, manifest if manifest.exists() else None, config=config
+        )
+    raise InvalidInputError(f"Expected {DATASET}, or {EPISODES} and {ROWS}, in {path}, but found neither.")
+
+
+def save_dataset(data: xr.Dataset, path: Path) -> None:
+    """Write a Dataset as netCDF, complete or not at all.
+
+    Raises:
+        RoepError: The file cannot be written.
+    """
+    with replacing(path) as temporary:
+        data.assign_attrs({_DIGEST: content_digest(data)}).to_netcdf(temporary, engine="h5netcdf")
+
+
+def load_dataset(path: Path) -> xr.Dataset:
+    """Read a netCDF file into memory; its text comes back as Python strings.
+
+    Raises:
+        InvalidInputError: There is no such file, it cannot be read as netCDF, or its content was changed.
+    """
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as stored:
+            data = normalise_strings(stored.load())
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InvalidInputError(
+            f"Expected a netCDF file at {path}, but reading it failed: {error}; restore the file."
+        ) from error
+    expected = data.attrs.pop(_DIGEST, None)
+    if expected is not None and expected != content_digest(data):
+        raise InvalidInputError(
+            f"Expected {path} as it was written, but its content was changed or damaged since; restore the file, or "
+            "start the run's command again, which writes it anew."
+        )
+    return data
+
+
+def content_digest(data: xr.Dataset) -> str:
+    """Return a digest of all values of a Dataset, with their names, types and shapes."""
+    state = hashlib.blake2b(digest_size=16)
+    for name in sorted(map(str, data.variables)):
+        values = data[name].values
+        # xarray reads text without an entry, such as the depth keys of a run without depth, as float64.
+        text = values.dtype.kind in "OSUT" or (values.size == 0 and values.dtype == np.float64)
+        kind = "text" if text else values.dtype.str
+        state.update(f"{name}\0{kind}\0{values.shape}\0".encode())
+        if kind == "text":
+            state.update("\0".join(_text(value) for value in values.ravel()).encode())
+        else:
+            state.update(np.ascontiguousarray(values).tobytes())
+    return state.hexdigest()
+
+
+def normalise_strings(data: xr.Dataset) -> xr.Dataset:
+    """Return a Dataset whose text variables hold Python strings; xarray changes their type on reading."""
+    texts = {name: variable for name, variable in data.variables.items() if variable.dtype.kind in "OSUT"}
+    changed = {}
+    for name, variable in texts.items():
+        values = np.array([_text(value) for value in variable.values.ravel()], dtype=object)
+        changed[name] = (variable.dims, values.reshape(variable.shape), variable.attrs)
+    coordinates = {name: value for name, value in changed.items() if name in data.coords}
+    return data.assign({k: v for k, v in changed.items() if k not in coordinates}).assign_coords(coordinates)
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

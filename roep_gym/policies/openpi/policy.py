@@ -1,0 +1,205 @@
+"""A policy behind a server that speaks openpi's websocket protocol.
+
+`OpenPIPolicy` evaluates an unmodified server, such as openpi's `scripts/serve_policy.py --env LIBERO`. It is an
+implementation of its own of the client's side; openpi's packages are not needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
+from roep_gym.policies.openpi.connection import OpenPIConnection
+from roep_gym.policies.openpi.request import PRESETS, STATE_LAYOUT, build_request
+from roep_gym.typing import Array
+
+__all__ = ["OpenPIPolicy"]
+
+
+class _Open(NamedTuple):
+    """An open episode and the connection on which it began."""
+
+    episode: PolicyEpisode
+    connection: OpenPIConnection
+
+
+class OpenPIPolicy:
+    """Asks a policy server over one connection, one request at a time.
+
+    The connection is made when an episode begins. After a failed exchange it is dropped, and the episodes that
+    were open on it cannot go on: they have to begin again, on a new one.
+
+    Args:
+        host: Host name or address of the server.
+        port: Port of the server.
+        preset: Which checkpoint the server runs, one of `PRESETS`; "custom" sends the prompt and `extra_keys` alone.
+        executed_steps: Actions of a chunk that are executed (openpi's `replan_steps`); None: as the preset declares.
+        image_size: Height and width of the rendered frames, in pixels; None: as the preset declares.
+        connect_timeout: Time limit for the connection, in seconds.
+        infer_timeout: Time limit for one reply, in seconds; the first one may include compilation.
+        extra_keys: Our observation by further request keys, for example
+            {"observation/object_state": "object_state"}; sent as they are.
+        send_episode: Whether a map "episode" with key, seed, step, suite, task, instruction and fields is sent.
+        contract: Fields of the runtime contract that replace those of the preset.
+
+    Raises:
+        InvalidInputError: An argument is unknown or outside its range.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        preset: str = "pi05_libero",
+        executed_steps: int | None = None,
+        image_size: int | None = None,
+        connect_timeout: float = 10.0,
+        infer_timeout: float = 120.0,
+        extra_keys: Mapping[str, str] | None = None,
+        send_episode: bool = False,
+        contract: Mapping[str, Any] | None = None,
+    ) -> None:
+        if preset not in PRESETS:
+            raise unknown_name("openpi preset", preset, PRESETS)
+        for name, seconds in (("connect_timeout", connect_timeout), ("infer_timeout", infer_timeout)):
+            if not 0.0 < seconds < np.inf:
+                raise InvalidInputError(f"Expected {name} to be positive and finite, got {seconds!r}.")
+        for name in contract or {}:
+            if name not in FIELDS:
+                raise unknown_name("contract field", name, FIELDS)
+        self._preset = PRESETS[preset]
+        self._contract = replace(self._preset.contract, **(contract or {}))
+        if executed_steps is not None:
+            if executed_steps < 1:
+                raise InvalidInputError(f"Expected executed_steps to be >= 1, got {executed_steps}.")
+            self._contract = replace(self._contract, executed_steps=executed_steps)
+        if image_size is not None:
+            if image_size < 1:
+                raise InvalidInputError(f"Expected image_size to be >= 1, got {image_size}.")
+            self._preset = replace(self._preset, image_size=image_size)
+        self._host, self._port = host, port
+        self._connect_timeout, self._infer_timeout = connect_timeout, infer_timeout
+        self._extra_keys, self._send_episode = dict(extra_keys or {}), send_episode
+        self._connection: OpenPIConnection | None = None
+        self._metadata: Mapping[str, Any] = {}
+        self._chunk_length: int | None = None
+        self._episodes: dict[str, _Open] = {}
+
+    @property
+    def contract(self) -> RuntimeContract:
+        """The runtime of the checkpoint, as openpi evaluates it."""
+        return self._contract
+
+    @property
+    def observations(self) -> ObservationRequest:
+        """The cameras of the preset, and whatever `extra_keys` names."""
+        extra = set(self._extra_keys.values())
+        named = [
+            name.removesuffix(kind) for name in extra for kind in ("_image", "_depth") if name.endswith(kind)
+        ]
+        return ObservationRequest(
+            cameras=tuple(dict.fromkeys([*self._preset.images.values(), *sorted(named)])),
+            image_size=self._preset.image_size,
+            depth=any(name.endswith("_depth") for name in extra),
+            object_state="object_state" in extra,
+        )
+
+    def observed(self) -> Mapping[str, Any]:
+        """Return what this client does, and what the server says of itself in its metadata.
+
+        The servers of openpi say nothing about their checkpoint, so its source and revision stay unknown.
+        """
+        does: dict[str, Any] = {
+            "prompt_format": "{instruction}",
+            "action_scale": "none",
+            "action_clip": "none",
+        }
+        if self._preset.images:
+            does |= {
+                "rotation": "rotated_180",
+                "crop": "none",
+                "resize": "pad_bilinear_224",
+                "encoding": "none",
+            }
+        if self._preset.state_key:
+            does["proprio_layout"] = STATE_LAYOUT
+        says = {name: self._metadata[name] for name in FIELDS if name in self._metadata}
+        return {
+            **does,
+            **says,
+            "runtime_bridge": "openpi-websocket",
+            "chunk_length": self._chunk_length,
+        }
+
+    def begin(self, episode: PolicyEpisode) -> None:
+        """Open an episode, and a connection where there is none.
+
+        Raises:
+            InfrastructureError: Nobody answers, or not as an openpi server does.
+        """
+        if self._connection is None or not self._connection.is_open:
+            self._drop()
+            self._connection = OpenPIConnection(
+                self._host,
+                self._port,
+                connect_timeout=self._connect_timeout,
+                infer_timeout=self._infer_timeout,
+            )
+            self._metadata = self._connection.metadata
+        self._episodes[episode.key] = _Open(episode, self._connection)
+
+    def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
+        """Return the server's chunk for each input, as it sent it, asking for one after another.
+
+        Raises:
+            InfrastructureError: The server failed, is gone or took too long, now or earlier in the episode.
+        """
+        return [self._ask(self._episodes[given.episode], given) for given in inputs]
+
+    def end(self, episode: str) -> None:
+        """Forget an episode."""
+        self._episodes.pop(episode, None)
+
+    def close(self) -> None:
+        """Forget all episodes and close the connection."""
+        self._episodes.clear()
+        self._drop()
+
+    def _ask(self, opened: _Open, given: PolicyInput) -> Array:
+        if opened.connection is not self._connection:
+            raise InfrastructureError(
+                f"Expected the connection to the openpi server at {self._host}:{self._port} on which the episode "
+                f"{given.episode!r} began, but it was dropped after a failure; begin the episode again."
+            )
+        request = build_request(
+            self._preset,
+            opened.episode,
+            given,
+            extra_keys=self._extra_keys,
+            send_episode=self._send_episode,
+        )
+        try:
+            reply = opened.connection.infer(request)
+        except InfrastructureError:
+            self._connection = None
+            raise
+        if "actions" not in reply:
+            self._drop()
+            raise InfrastructureError(
+                f"Expected the entry 'actions' in the reply of the openpi server at {self._host}:{self._port}, "
+                f"got {sorted(map(str, reply))}; the server's policy must return it."
+            )
+        chunk = np.asarray(reply["actions"])
+        self._chunk_length = len(chunk) if chunk.ndim else None
+        return chunk
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
