@@ -33,11 +33,16 @@ from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import BatchLimits, PolicyBatcher
 from roep_gym.policies.contract_suite import PolicyContractTests
-from roep_gym.policies.openpi import codec as openpi_codec
+from roep_gym.policies.openpi.codec import pack, unpack
 from roep_gym.policies.openpi.policy import OpenPIPolicy
 from roep_gym.policies.openpi.request import axis_angle
-from roep_gym.policies.openpi.server import OpenPIServer, client_arguments
-from roep_gym.policies.openpi.session import MAX_OPEN_EPISODES, OpenPISession, quaternion
+from roep_gym.policies.openpi.server import (
+    MAX_OPEN_EPISODES,
+    OpenPIServer,
+    OpenPISession,
+    client_arguments,
+    quaternion,
+)
 
 TESTS = Path(__file__).parent
 
@@ -94,12 +99,12 @@ class Client:
 
     def __init__(self, server: OpenPIServer) -> None:
         self._websocket = connect(f"ws://127.0.0.1:{server.port}", compression=None, max_size=None)
-        self.metadata = openpi_codec.unpack(self._websocket.recv())
+        self.metadata = unpack(self._websocket.recv())
 
     def ask(self, **request: Any) -> Any:
-        self._websocket.send(openpi_codec.pack(request))
+        self._websocket.send(pack(request))
         frame = self._websocket.recv(timeout=20)
-        return frame if isinstance(frame, str) else openpi_codec.unpack(frame)["actions"][0, 0]
+        return frame if isinstance(frame, str) else unpack(frame)["actions"][0, 0]
 
     def close(self) -> None:
         self._websocket.close()
@@ -217,10 +222,10 @@ def test_a_client_that_tells_its_episodes_may_have_several_open() -> None:
     [
         ("text", "Expected a request in a binary frame, got a text frame."),
         (b"\xc1", "Expected a MessagePack frame of openpi's format"),
-        (openpi_codec.pack([1]), "Expected a request to be a map, got a list."),
-        (openpi_codec.pack({"prompt": 3}), "Expected 'prompt' of a request to be a str, got a int."),
+        (pack([1]), "Expected a request to be a map, got a list."),
+        (pack({"prompt": 3}), "Expected 'prompt' of a request to be a str, got a int."),
         (
-            openpi_codec.pack({"episode": {"key": "a", "seed": "x"}}),
+            pack({"episode": {"key": "a", "seed": "x"}}),
             "Expected 'seed' of a request to be a int",
         ),
     ],

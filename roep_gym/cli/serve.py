@@ -19,8 +19,7 @@ import yaml
 from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.error import unknown_name
 from roep_gym.policies.batching import BatchLimits, PolicyBatcher
-from roep_gym.policies.openpi.server import OpenPIServer, client_arguments
-from roep_gym.policies.openpi.session import LAYOUTS
+from roep_gym.policies.openpi.server import LAYOUTS, OpenPIServer, client_arguments
 from roep_gym.policies.registry import make_policy
 
 __all__ = ["ServeArguments", "run"]

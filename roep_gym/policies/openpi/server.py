@@ -2,6 +2,10 @@
 
 `OpenPIServer` answers several connections at once; what waits is asked in one call. `metadata` is what it says of the
 policy first, `client_arguments` are the arguments with which the policy `openpi` reaches it.
+
+openpi's protocol knows no episodes. `OpenPISession` tells those of one connection apart by the map "episode" of a
+request where there is one; without it a connection is one episode after another, and "reset" or another prompt begins
+the next. `LAYOUTS` are the ways in which a request holds the observation.
 """
 
 from __future__ import annotations
@@ -9,27 +13,49 @@ from __future__ import annotations
 import http
 import itertools
 import logging
+import math
 import threading
 import time
 import traceback
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
 
-from roep_gym.error import InfrastructureError, InvalidInputError, RoepError
-from roep_gym.policies.base import Policy
+from roep_gym import seeding
+from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, unknown_name
+from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import PolicyBatcher
-from roep_gym.policies.openpi import codec as openpi_codec
-from roep_gym.policies.openpi.request import PRESETS
-from roep_gym.policies.openpi.session import OpenPISession, needed_observations
+from roep_gym.policies.openpi.codec import pack, unpack
+from roep_gym.policies.openpi.request import PRESETS, rotated_180
+from roep_gym.typing import Array, FloatArray
 
-__all__ = ["OpenPIServer", "client_arguments", "metadata"]
+__all__ = [
+    "LAYOUTS",
+    "MAX_OPEN_EPISODES",
+    "OpenPIServer",
+    "OpenPISession",
+    "client_arguments",
+    "metadata",
+    "quaternion",
+]
 
+MAX_OPEN_EPISODES = 64
+"""Episodes that a connection can have open; the one that was not asked about for longest is ended for a new one."""
+
+_PREFIX = "observation/"
+_LIBERO = PRESETS["pi05_libero"]
+_LIBERO_PROPRIO = (
+    *(f"eef_pos_{axis}" for axis in "xyz"),
+    *(f"eef_quat_{axis}" for axis in "xyzw"),
+    "gripper_qpos_0",
+    "gripper_qpos_1",
+)
 _CLOSE_SECONDS = 1.0
 _LOGGER = logging.getLogger(__name__)
 _CONNECTIONS = logging.getLogger(f"{__name__}.connections")
@@ -46,7 +72,7 @@ class OpenPIServer:
         batcher: The policy.
         host: Address to listen at.
         port: Port to listen at; 0: a free one.
-        layout: How a request holds the observation, one of `roep_gym.policies.openpi.session.LAYOUTS`.
+        layout: How a request holds the observation, one of `LAYOUTS`.
         seed: Seed of episodes for which a client sends none.
 
     Raises:
@@ -106,7 +132,7 @@ class OpenPIServer:
         policy = self._batcher.connect()
         session = OpenPISession(policy, next(self._numbers), self._layout, self._seed)
         try:
-            websocket.send(openpi_codec.pack(metadata(policy)))
+            websocket.send(pack(metadata(policy)))
             for frame in websocket:
                 if self._closing:
                     break
@@ -120,6 +146,98 @@ class OpenPIServer:
         finally:
             session.close()
             del self._connections[websocket]
+
+
+@dataclass
+class _Open:
+    """An open episode and the control step of its next decision, for clients that do not tell it."""
+
+    episode: PolicyEpisode
+    step: int = 0
+
+
+class OpenPISession:
+    """Answers the requests of one connection.
+
+    Args:
+        policy: The policy, for this connection alone.
+        number: Number of the connection; part of the key of its episodes.
+        layout: How a request holds the observation, one of `LAYOUTS`.
+        seed: Seed of episodes for which the client sends none.
+    """
+
+    def __init__(self, policy: Policy, number: int, layout: str = "named", seed: int = 0) -> None:
+        if layout not in LAYOUTS:
+            raise unknown_name("layout of requests", layout, LAYOUTS)
+        self._policy, self._number, self._layout, self._seed = policy, number, layout, seed
+        self._episodes: dict[str, _Open] = {}
+        self._begun = 0
+
+    def infer(self, request: Any) -> dict[str, Any]:
+        """Return the reply to a request: its "actions" are the chunk of the policy.
+
+        Raises:
+            InvalidInputError: The request is no map, or lacks something.
+            Exception: What the policy raises.
+        """
+        if not isinstance(request, dict):
+            raise InvalidInputError(f"Expected a request to be a map, got a {type(request).__name__}.")
+        observation = LAYOUTS[self._layout](request, self._policy.observations)
+        opened = self._open_episode(request)
+        step = _entry(_told(request), "step", int, opened.step)
+        given = PolicyInput(
+            opened.episode.key, step, _entry(request, "prompt", str, opened.episode.instruction), observation
+        )
+        chunk = np.asarray(self._policy.act([given])[0])
+        executed = self._policy.contract.executed_steps
+        opened.step = step + (executed if isinstance(executed, int) else chunk.shape[0] if chunk.ndim else 1)
+        return {"actions": chunk}
+
+    def close(self) -> None:
+        """End the episodes that are open."""
+        self._policy.close()
+
+    def _open_episode(self, request: Mapping[str, Any]) -> _Open:
+        """Return the episode of a request, which may begin with it."""
+        told = _told(request)
+        key = _entry(told, "key", str, "")
+        opened = self._episodes.pop(key, None)
+        begins = opened is None or told.get("step") == 0 or request.get("reset") is True
+        if opened is not None and not key:
+            begins = begins or request.get("prompt", "") != opened.episode.instruction
+        if begins:
+            if opened is None and (step := _entry(told, "step", int, 0)) > 0:
+                raise InvalidInputError(
+                    f"Expected the episode {key!r} to begin with its step 0, got step {step}; begin it again on this "
+                    f"connection, which has at most {MAX_OPEN_EPISODES} episodes open."
+                )
+            if opened is not None:
+                self._policy.end(opened.episode.key)
+            opened = self._begin(key, told, request)
+        assert opened is not None
+        self._episodes[key] = opened  # the last one is the one asked about last
+        return opened
+
+    def _begin(self, key: str, told: Mapping[str, Any], request: Mapping[str, Any]) -> _Open:
+        while len(self._episodes) >= MAX_OPEN_EPISODES:
+            self._policy.end(self._episodes.pop(next(iter(self._episodes))).episode.key)
+        prompt = _entry(request, "prompt", str, "")
+        fields = {
+            name: tuple(map(str, entries)) for name, entries in _entry(told, "fields", dict, {}).items()
+        }
+        if self._layout == "libero":
+            fields["proprio"] = _LIBERO_PROPRIO
+        episode = PolicyEpisode(
+            key=f"{self._number}:{key or self._begun}",
+            suite=_entry(told, "suite", str, ""),
+            task=_entry(told, "task", str, ""),
+            instruction=_entry(told, "instruction", str, prompt),
+            seed=_entry(told, "seed", int, seeding.seed("serve", self._seed, self._number, self._begun)),
+            fields=fields,
+        )
+        self._begun += 1
+        self._policy.begin(episode)
+        return _Open(episode)
 
 
 def metadata(policy: Policy) -> dict[str, Any]:
@@ -154,9 +272,9 @@ def _reply(session: OpenPISession, frame: str | bytes) -> bytes:
     started = time.monotonic()
     if isinstance(frame, str):
         raise InvalidInputError("Expected a request in a binary frame, got a text frame.")
-    reply = session.infer(openpi_codec.unpack(frame))
+    reply = session.infer(unpack(frame))
     reply["server_timing"] = {"infer_ms": 1000.0 * (time.monotonic() - started)}
-    return openpi_codec.pack(reply)
+    return pack(reply)
 
 
 def _refuse(websocket: ServerConnection, reason: str) -> None:
@@ -170,3 +288,84 @@ def _refuse(websocket: ServerConnection, reason: str) -> None:
 
 def _answer_health_check(connection: ServerConnection, request: Request) -> Response | None:
     return connection.respond(http.HTTPStatus.OK, "OK\n") if request.path == "/healthz" else None
+
+
+def needed_observations(wanted: ObservationRequest) -> list[str]:
+    """Return the names of the observations that a policy asks for, without "proprio", which all have."""
+    kinds = ("image", "depth") if wanted.depth else ("image",)
+    names = [f"{camera}_{kind}" for camera in wanted.cameras for kind in kinds]
+    return [*names, "object_state"] if wanted.object_state else names
+
+
+def quaternion(rotation: FloatArray) -> FloatArray:
+    """Return the quaternion xyzw of a rotation vector (3,): the inverse of `axis_angle`, sign included."""
+    angle = float(np.linalg.norm(rotation))
+    if math.isclose(angle, 0.0):
+        return np.array([0.0, 0.0, 0.0, 1.0])
+    return np.array([*(rotation / angle * math.sin(angle / 2)), math.cos(angle / 2)])
+
+
+def _named(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, Array]:
+    """Return every array of a request by its key, without the prefix "observation/"."""
+    given = {
+        key.removeprefix(_PREFIX): value for key, value in request.items() if isinstance(value, np.ndarray)
+    }
+    for name in needed_observations(wanted):
+        if name not in given:
+            raise InvalidInputError(
+                f"Expected the policy's observation {name!r} under the key '{_PREFIX}{name}', got {sorted(given)}."
+            )
+    return given
+
+
+def _libero(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, Array]:
+    """Return the observation of a request as openpi's LIBERO client sends it, turned back into ours."""
+    observation: dict[str, Array] = {}
+    for key, camera in _LIBERO.images.items():
+        if camera in wanted.cameras:
+            observation[f"{camera}_image"] = rotated_180(_array(request, key, 3))
+    state = _array(request, _LIBERO.state_key, 1).astype(np.float64)
+    if state.shape != (8,):
+        raise InvalidInputError(f"Expected {_LIBERO.state_key!r} of the shape (8,), got {state.shape}.")
+    proprio = np.concatenate([state[:3], quaternion(state[3:6]), state[6:]])
+    observation["proprio"] = proprio.astype(np.float32)
+    lacking = [name for name in needed_observations(wanted) if name not in observation]
+    if lacking:
+        raise InvalidInputError(
+            f"Expected a policy that looks at what openpi's LIBERO client sends, but it asks for {lacking} as well; "
+            "serve it with the layout 'named'."
+        )
+    return observation
+
+
+LAYOUTS: Mapping[str, Callable[[Mapping[str, Any], ObservationRequest], dict[str, Array]]] = {
+    "named": _named,
+    "libero": _libero,
+}
+"""How a request holds the observation: under our names, or as openpi's LIBERO client sends it."""
+
+
+def _told(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a request says of its episode."""
+    told: Mapping[str, Any] = _entry(request, "episode", dict, {})
+    return told
+
+
+def _entry(source: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
+    value = source.get(name, default)
+    value = value.item() if isinstance(value, np.generic) else value
+    if not isinstance(value, kind):
+        raise InvalidInputError(
+            f"Expected {name!r} of a request to be a {kind.__name__}, got a {type(value).__name__}."
+        )
+    return value
+
+
+def _array(request: Mapping[str, Any], key: str, dimensions: int) -> Array:
+    value = request.get(key)
+    if not isinstance(value, np.ndarray) or value.ndim != dimensions:
+        raise InvalidInputError(
+            f"Expected an array of {dimensions} dimensions under the key {key!r}, got "
+            f"{type(value).__name__ if not isinstance(value, np.ndarray) else value.shape} among {sorted(request)}."
+        )
+    return value
