@@ -13,7 +13,7 @@ from roep_gym.evaluate.judging.summaries import harm_support, model_suite_summar
 from roep_gym.evaluate.store.storage import load_run
 
 DATA = Path(__file__).parent / "data"
-PUBLISHED = Path(__file__).parents[1] / "evaluate" / "reference"
+PUBLISHED = Path(__file__).parents[1] / "evaluate" / "comparison" / "reference"
 HALF_UNIT = 0.0005 + 1e-9
 
 
