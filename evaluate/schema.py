@@ -73,6 +73,7 @@ CONDITIONS: Mapping[str, Condition] = {
         Condition("strong_clone", "strong", clone_of="strong", role="sweep"),
     )
 }
+"""Every condition by name, in the order of the protocol."""
 
 PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "env_seed")
 """Variables that, with suite and task, are equal for the same episode in every condition of a row."""

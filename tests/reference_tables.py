@@ -18,6 +18,7 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+from api_names import FACADES, first_line, public_names
 from result_tables import RESULT_TABLES
 
 from roep_gym.contracts import RuntimeContract
@@ -272,6 +273,16 @@ def _networks() -> str:
     return _markdown(["suite", "parameters", "training frames", "epochs", "training time"], rows)
 
 
+def _names(package: str) -> Callable[[], str]:
+    """The public names of a package."""
+
+    def table() -> str:
+        rows = [[_code(name), first_line(package, name)] for name in public_names(package)]
+        return _markdown(["name", "what it is"], rows)
+
+    return table
+
+
 def _example_policy() -> str:
     return f"```python\n{(ROOT / 'examples' / 'tabletop_policy.py').read_text(encoding='utf-8')}```\n"
 
@@ -309,6 +320,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "rows.csv": _columns(flat_tables._ROW_COLUMNS),
     "rows.csv, further columns": _columns(flat_tables._FURTHER_ROW_COLUMNS),
     "safety limits": _dataclass(SafetyLimits),
+    **{f"names of {package}": _names(package) for package in FACADES},
     "training config": _dataclass(TrainingConfig),
     "training environment": _dataclass(EnvironmentConfig),
     "sb3 arguments": _arguments(SB3Policy),

@@ -11,7 +11,7 @@ import pytest
 
 from roep_gym.cli import gate, import_tables
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.importers.combine import ConditionLog, combine
+from roep_gym.evaluate.importers.combination import ConditionLog, combine
 from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.judging.gate import judge

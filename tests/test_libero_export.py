@@ -13,7 +13,7 @@ import pytest
 from minari.dataset.minari_dataset import MinariDataset
 from PIL import Image
 
-import roep_gym.envs
+from roep_gym.envs.registration import register_environments
 from roep_gym.evaluate.export.lerobot_dataset import write_lerobot
 from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import RunExport
@@ -53,7 +53,7 @@ def test_rollouts_of_libero_become_datasets(tmp_path: Path) -> None:
     assert episode.infos["step"][-1] == known["steps"]
 
     # The episode can be begun again, and its actions lead to success again: nothing was lost on the way.
-    roep_gym.envs.register_environments()
+    register_environments()
     env = gym.make("roep_gym/Libero-v0", suite=known["suite"], task=known["task"], **ENVIRONMENT)
     options = {
         "episode": {

@@ -25,7 +25,7 @@ def run(code: str) -> str:
         "import roep_gym; from gymnasium import spaces; import gymnasium as gym",
         "import roep_gym; import stable_baselines3; import gymnasium as gym",
         "import roep_gym, importlib.util as u; u.find_spec('gymnasium'); import gymnasium as gym",
-        "import roep_gym.envs; import gymnasium as gym; roep_gym.envs.register_environments()",
+        "import gymnasium as gym, roep_gym.envs.registration as r; r.register_environments()",
         "import roep_gym, importlib; importlib.reload(roep_gym); import gymnasium as gym; importlib.reload(roep_gym)",
     ],
 )

@@ -1,32 +1,56 @@
-"""Gymnasium wrappers of the ROEP protocol, from the environment outward.
+"""Gymnasium wrappers of the ROEP protocol.
 
-`PerturbObservation` perturbs images and depth, `ShieldAction` replaces risky actions, `StepBudget` ends an episode
-after a number of steps, `RecordEpisode` records it. Each is loaded on first use.
+From the environment outward: `PerturbObservation` perturbs images and depth by a `Profile`, `ShieldAction` replaces
+risky actions, `StepBudget` ends an episode after a number of steps, and `RecordEpisode` records it.
+`PenalizeIntervention`, `SelectObservation` and `TrainingEpisode` are for training.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roep_gym.wrappers.operators import ObservationOperator, Operator, rebuild, register_operator
+    from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
     from roep_gym.wrappers.perturb_observation import PerturbObservation
+    from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile, perturbation_key
     from roep_gym.wrappers.record_episode import RecordEpisode
+    from roep_gym.wrappers.select_observation import SelectObservation
     from roep_gym.wrappers.shield_action import ShieldAction
     from roep_gym.wrappers.step_budget import StepBudget
+    from roep_gym.wrappers.training_episode import TrainingEpisode
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "operators": ["ObservationOperator", "Operator", "rebuild", "register_operator"],
+            "penalize_intervention": ["PenalizeIntervention"],
+            "perturb_observation": ["PerturbObservation"],
+            "profiles": ["PROFILES", "OperatorSetting", "Profile", "perturbation_key"],
+            "record_episode": ["RecordEpisode"],
+            "select_observation": ["SelectObservation"],
+            "shield_action": ["ShieldAction"],
+            "step_budget": ["StepBudget"],
+            "training_episode": ["TrainingEpisode"],
+        },
+    )
 
-__all__ = ["PerturbObservation", "RecordEpisode", "ShieldAction", "StepBudget"]
-
-_MODULES = {
-    "PerturbObservation": "perturb_observation",
-    "RecordEpisode": "record_episode",
-    "ShieldAction": "shield_action",
-    "StepBudget": "step_budget",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a wrapper on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__all__ = [
+    "PROFILES",
+    "ObservationOperator",
+    "Operator",
+    "OperatorSetting",
+    "PenalizeIntervention",
+    "PerturbObservation",
+    "Profile",
+    "RecordEpisode",
+    "SelectObservation",
+    "ShieldAction",
+    "StepBudget",
+    "TrainingEpisode",
+    "perturbation_key",
+    "rebuild",
+    "register_operator",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from roep_gym.evaluate.importers.combine import ConditionLog
+from roep_gym.evaluate.importers.combination import ConditionLog
 from roep_gym.evaluate.importers.episode_log import EpisodeLog
 from roep_gym.evaluate.importers.inspect_robots import read_inspect_log
 from roep_gym.evaluate.importers.lerobot import read_eval_info

@@ -11,7 +11,7 @@ from typing import Any
 
 import gymnasium as gym
 
-import roep_gym.envs
+from roep_gym.envs.registration import register_environments
 from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
@@ -52,7 +52,7 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
 
 def make_environment(arguments: dict[str, Any]) -> gym.Env[Any, Any]:
     """Build the environment of a row; the simulator itself is built at the first reset."""
-    roep_gym.envs.register_environments()
+    register_environments()
     name = "roep_gym/Tabletop-v0" if arguments["suite"] == "tabletop" else "roep_gym/Libero-v0"
     return gym.make(name, disable_env_checker=True, **arguments)
 

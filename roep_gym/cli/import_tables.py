@@ -12,7 +12,7 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.importers.combine import ConditionLog, combine
+from roep_gym.evaluate.importers.combination import ConditionLog, combine
 from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN

@@ -1,23 +1,27 @@
-"""The environments: `LiberoEnv` on LIBERO, `TabletopEnv` on NumPy alone; each is loaded on first use."""
+"""The environments: `LiberoEnv` on LIBERO, `TabletopEnv` on NumPy alone."""
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from roep_gym.envs.registration import register_environments
+from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from roep_gym.envs.libero_env import LiberoEnv
     from roep_gym.envs.tabletop_env import TabletopEnv
+    from roep_gym.envs.tabletop_policies import sighted_policy
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "libero_env": ["LiberoEnv"],
+            "tabletop_env": ["TabletopEnv"],
+            "tabletop_policies": ["sighted_policy"],
+        },
+    )
 
-__all__ = ["LiberoEnv", "TabletopEnv", "register_environments"]
-
-_MODULES = {"LiberoEnv": "libero_env", "TabletopEnv": "tabletop_env"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import an environment class on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__all__ = [
+    "LiberoEnv",
+    "TabletopEnv",
+    "sighted_policy",
+]

@@ -1,6 +1,53 @@
-"""Policies and their protocol.
+"""Policies: the built-in ones, and what a policy of your own needs.
 
-`base` is the boundary between an evaluation and a policy, `registry` makes policies by name, `contract_suite` tests any
-policy against the protocol. The policies themselves (`random`, `expert`, `sb3`, `openpi`, `function`) are imported
-only when they are asked for.
+`Policy` is the protocol, `FunctionPolicy` makes one of a function, `PolicyContractTests` tests any policy against the
+protocol, and `make_policy` builds one by its name.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roep_gym.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
+    from roep_gym.policies.contract_suite import PolicyContractTests
+    from roep_gym.policies.expert import ExpertPolicy
+    from roep_gym.policies.function import FunctionPolicy
+    from roep_gym.policies.openpi.policy import OpenPIPolicy
+    from roep_gym.policies.random import RandomPolicy
+    from roep_gym.policies.registry import make_policy
+    from roep_gym.policies.sb3 import SB3Policy
+    from roep_gym.policies.visuomotor.policy import BlindPolicy, VisuomotorPolicy
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "base": ["ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"],
+            "contract_suite": ["PolicyContractTests"],
+            "expert": ["ExpertPolicy"],
+            "function": ["FunctionPolicy"],
+            "openpi.policy": ["OpenPIPolicy"],
+            "random": ["RandomPolicy"],
+            "registry": ["make_policy"],
+            "sb3": ["SB3Policy"],
+            "visuomotor.policy": ["BlindPolicy", "VisuomotorPolicy"],
+        },
+    )
+
+__all__ = [
+    "BlindPolicy",
+    "ExpertPolicy",
+    "FunctionPolicy",
+    "ObservationRequest",
+    "OpenPIPolicy",
+    "Policy",
+    "PolicyContractTests",
+    "PolicyEpisode",
+    "PolicyInput",
+    "RandomPolicy",
+    "SB3Policy",
+    "VisuomotorPolicy",
+    "make_policy",
+]

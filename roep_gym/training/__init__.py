@@ -2,41 +2,60 @@
 
 `EnvironmentConfig` says what is trained on; `make_env` builds one such environment, `make_sb3_vec_env` and
 `make_gymnasium_vec_env` several. `InterventionCallback` logs what shield and perturbation do, `EpisodeCollector` keeps
-episodes to train a shield from. Names are loaded on first use.
+episodes to train a shield from, `collect_demonstrations` records what a policy shows.
 """
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roep_gym.training.config import TrainingConfig
+    from roep_gym.training.demonstrations import (
+        DemonstrationReplayBuffer,
+        Demonstrations,
+        collect_demonstrations,
+    )
     from roep_gym.training.environment import EnvironmentConfig, make_env
     from roep_gym.training.episode_collector import EpisodeCollector
+    from roep_gym.training.evaluation_plan import write_evaluation_plan
     from roep_gym.training.intervention_callback import InterventionCallback
+    from roep_gym.training.networks import NormalizedReLU, SelectEntries, relevant_entries
+    from roep_gym.training.run import TrainedModel, train
     from roep_gym.training.vector import make_gymnasium_vec_env, make_sb3_vec_env
+else:
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "config": ["TrainingConfig"],
+            "demonstrations": ["DemonstrationReplayBuffer", "Demonstrations", "collect_demonstrations"],
+            "environment": ["EnvironmentConfig", "make_env"],
+            "episode_collector": ["EpisodeCollector"],
+            "evaluation_plan": ["write_evaluation_plan"],
+            "intervention_callback": ["InterventionCallback"],
+            "networks": ["NormalizedReLU", "SelectEntries", "relevant_entries"],
+            "run": ["TrainedModel", "train"],
+            "vector": ["make_gymnasium_vec_env", "make_sb3_vec_env"],
+        },
+    )
 
 __all__ = [
+    "DemonstrationReplayBuffer",
+    "Demonstrations",
     "EnvironmentConfig",
     "EpisodeCollector",
     "InterventionCallback",
+    "NormalizedReLU",
+    "SelectEntries",
+    "TrainedModel",
+    "TrainingConfig",
+    "collect_demonstrations",
     "make_env",
     "make_gymnasium_vec_env",
     "make_sb3_vec_env",
+    "relevant_entries",
+    "train",
+    "write_evaluation_plan",
 ]
-
-_MODULES = {
-    "EnvironmentConfig": "environment",
-    "EpisodeCollector": "episode_collector",
-    "InterventionCallback": "intervention_callback",
-    "make_env": "environment",
-    "make_gymnasium_vec_env": "vector",
-    "make_sb3_vec_env": "vector",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name on first use."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -23,7 +23,7 @@ from typing import Any
 
 import gymnasium as gym
 
-import roep_gym.envs
+from roep_gym.envs.registration import register_environments
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
@@ -124,7 +124,7 @@ def make_env(
     Raises:
         InvalidInputError: An argument is out of its range, or names nothing.
     """
-    roep_gym.envs.register_environments()
+    register_environments()
     env = _made(config)
     if config.wrapper is not None:
         wrapper = _named(config.wrapper) if isinstance(config.wrapper, str) else config.wrapper
