@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, RoepError, unknown_name
 
 __all__ = ["Registry", "load_place"]
 
@@ -99,15 +99,18 @@ def load_place(place: str, kind: str) -> Any:
         kind: What is expected there, for the message.
 
     Raises:
-        InvalidInputError: The module cannot be imported or has no such attribute.
+        InvalidInputError: The module cannot be imported, whatever it raises, or has no such attribute.
     """
     module, _, attribute = place.partition(":")
     try:
         part = importlib.import_module(module)
         for name in attribute.split("."):
             part = getattr(part, name)
-    except (ImportError, AttributeError, ValueError) as error:
+    except RoepError:
+        raise
+    except (Exception, SystemExit) as error:  # importing a module runs its code
         raise InvalidInputError(
-            f"Expected a {kind} at {place!r}, got: {error}. Check the spelling and that the module can be imported."
+            f"Expected a {kind} at {place!r}, got {type(error).__name__}: {error}. Check the spelling and that the "
+            "module can be imported."
         ) from error
     return part

@@ -24,7 +24,7 @@ SWEEP = (
     "strong_clone",
 )
 REPLAY = Path(__file__).parent / "data" / "replay"
-PAPER = Path(__file__).parents[1] / "evaluate" / "reference"
+PAPER = Path(__file__).parents[1] / "evaluate" / "comparison" / "reference"
 FORBIDDEN_WORDS = ("deploy", "certif", "recommend", "is safe", "recovery success")
 
 

@@ -1,4 +1,4 @@
-"""The operators are pure functions of (clean array, severity, key), exact at their edges."""
+"""The registered operators keep their contract, and each does what the protocol says, exact at its edges."""
 
 from __future__ import annotations
 
@@ -10,19 +10,90 @@ import numpy as np
 import pytest
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.wrappers.operators import (
-    ObservationOperator,
-    RgbOcclusion,
-    depth_dropout,
-    find_operator,
-    frame_layout,
-    operator_names,
-    rebuild,
-    register_operator,
-    rgb_occlusion,
-)
+from roep_gym.wrappers.operators.base import ObservationOperator, Operator, Perturbed, frame_layout
+from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
+from roep_gym.wrappers.operators.registry import OPERATORS, find_operator, rebuild
+from roep_gym.wrappers.profiles import Profile
 
-SHAPES = [(40, 32, 3), (32, 40, 1), (3, 24, 50), (30, 30, 4), (21, 33)]
+SHAPES = OperatorContractTests.shapes["image"]
+
+
+class TestRegisteredOperators(OperatorContractTests):
+    @pytest.fixture(autouse=True, params=OPERATORS.names())
+    def _named(self, request: pytest.FixtureRequest) -> None:
+        self._name = request.param
+
+    def make_operator(self) -> ObservationOperator:
+        operator = find_operator(self._name)
+        assert isinstance(operator, ObservationOperator)
+        return operator
+
+
+class Fog(ObservationOperator):
+    """Adds a grey level; of another maker."""
+
+    modality = "image"
+    severity = "density"
+    max_severity = 200.0
+
+    def describe(self, shape, severity, key):
+        return {"operator": self.name, "level": round(self.check(severity))}
+
+    def rebuild(self, clean, metadata, key=()):
+        return np.minimum(clean.astype(int) + metadata["level"], 255).astype(clean.dtype)
+
+
+class Brighten(Operator):
+    """Acts on the scene, not on observations."""
+
+    target = "scene"
+    severity = "watt"
+
+
+class TestFog(OperatorContractTests):
+    def make_operator(self) -> ObservationOperator:
+        return Fog(f"{__name__}:Fog")
+
+
+def faulty(name: str, **methods: object) -> OperatorContractTests:
+    """Return the tests of a fog with a fault."""
+    operator = type("Faulty", (Fog,), methods)("faulty")
+    return type("Tests", (OperatorContractTests,), {"make_operator": lambda self: operator})()
+
+
+FAULTS = {
+    "test_declares_itself": {"severity": "operator"},
+    "test_severity_zero_is_the_identity_bit_for_bit": {
+        "rebuild": lambda self, clean, metadata, key=(): clean
+    },
+    "test_acts_at_its_largest_severity": {"rebuild": lambda self, clean, metadata, key=(): clean.copy()},
+    "test_the_clean_array_is_never_written": {
+        "rebuild": lambda self, clean, metadata, key=(): Fog.rebuild(self, clean, metadata).astype(float)
+    },
+    "test_is_a_function_of_array_severity_and_key": {
+        "describe": lambda self, shape, severity, key: {
+            "operator": self.name,
+            "level": np.random.randint(1, 200) if severity else 0,
+        }
+    },
+    "test_metadata_determines_the_result": {
+        "describe": lambda self, shape, severity, key: {"operator": self.name, "level": np.int64(severity)}
+    },
+    "test_a_severity_out_of_its_range_is_refused": {"check": lambda self, severity: 1.0},
+}
+
+
+@pytest.mark.parametrize("test", FAULTS)
+def test_each_test_of_the_contract_finds_its_fault(test: str) -> None:
+    with pytest.raises((AssertionError, TypeError)):
+        getattr(faulty(test, **FAULTS[test]), test)()
+    assert set(FAULTS) == {name for name in dir(OperatorContractTests) if name.startswith("test_")}
+
+
+def apply(name: str, clean: np.ndarray, severity: object, key: tuple) -> Perturbed:
+    operator = find_operator(name)
+    assert isinstance(operator, ObservationOperator)
+    return operator.apply(clean, severity, key)
 
 
 def image(shape: tuple[int, ...]) -> np.ndarray:
@@ -41,7 +112,7 @@ def test_occlusion_is_a_black_square_fully_inside_and_nothing_else(
     clean = image(shape)
     layout = frame_layout(shape)
     for step in range(30):
-        array, metadata = rgb_occlusion(clean, alpha, ("r", 0, 0, step))
+        array, metadata = apply("rgb_occlusion", clean, alpha, ("r", 0, 0, step))
         row, column, side = metadata["row"], metadata["column"], metadata["side"]
         assert side == round(alpha * min(layout.rows, layout.columns))
         assert 0 <= row <= layout.rows - side
@@ -58,7 +129,7 @@ def test_occlusion_is_a_black_square_fully_inside_and_nothing_else(
 
 
 def test_occlusion_reaches_every_place_about_equally_often() -> None:
-    corners = [rgb_occlusion(image((10, 8, 3)), 0.5, (step,)).metadata for step in range(4200)]
+    corners = [apply("rgb_occlusion", image((10, 8, 3)), 0.5, (step,)).metadata for step in range(4200)]
     counts = np.zeros((7, 5))
     for corner in corners:
         counts[corner["row"], corner["column"]] += 1
@@ -70,7 +141,7 @@ def test_occlusion_reaches_every_place_about_equally_often() -> None:
 @pytest.mark.parametrize("probability", [0.1, 0.2, 0.3, 0.9])
 def test_dropout_zeroes_about_its_share_and_leaves_the_rest(probability: float) -> None:
     clean = depth((200, 200, 1))
-    array, metadata = depth_dropout(clean, probability, ("r", 0))
+    array, metadata = apply("depth_dropout", clean, probability, ("r", 0))
     dropped = array == 0
     assert metadata["probability"] == probability
     assert metadata["fraction"] == dropped.mean()
@@ -81,86 +152,57 @@ def test_dropout_zeroes_about_its_share_and_leaves_the_rest(probability: float) 
 
 
 def test_dropout_of_one_drops_everything_and_odd_sizes_are_fine() -> None:
-    array, metadata = depth_dropout(depth((3, 5, 1)), 1.0, ("r",))
+    array, metadata = apply("depth_dropout", depth((3, 5, 1)), 1.0, ("r",))
     assert not array.any()
     assert metadata["fraction"] == 1.0
-    assert depth_dropout(depth((3, 5)), 0.5, ("r",)).array.shape == (3, 5)
+    assert apply("depth_dropout", depth((3, 5)), 0.5, ("r",)).array.shape == (3, 5)
 
 
-@pytest.mark.parametrize(("operate", "clean"), [(rgb_occlusion, image((8, 8, 3))), (depth_dropout, depth())])
-def test_severity_zero_is_the_identity_bit_for_bit(operate, clean) -> None:
-    clean = clean.copy()
-    if clean.dtype == np.float32:
-        clean[0, :3, 0] = [np.nan, -0.0, np.inf]
-    array, _ = operate(clean, 0.0, ("r", 0))
-    assert array.tobytes() == clean.tobytes()
-    assert array is not clean
-    assert not np.shares_memory(array, clean)
-
-
-@pytest.mark.parametrize(
-    ("operate", "clean"), [(rgb_occlusion, image((20, 20, 3))), (depth_dropout, depth())]
-)
-def test_nothing_is_modified_and_the_frame_is_rebuilt_from_metadata(operate, clean) -> None:
-    before = clean.tobytes()
-    clean.flags.writeable = False
-    array, metadata = operate(clean, 0.4, ("r", 1, 2))
-    assert clean.tobytes() == before
-    assert (rebuild(clean, metadata, ("r", 1, 2)) == array).all()
-    operator = find_operator(metadata["operator"])
-    assert isinstance(operator, ObservationOperator)
-    assert operator.describe(clean.shape, 0.4, ("r", 1, 2)) == metadata
-
-
-def test_draws_depend_on_the_key_alone_in_any_order_and_process() -> None:
-    def fraction(step: int) -> float:
-        return float(
-            depth_dropout(depth(), 0.2, ("perturbation", "run", 0, 1, step, "d", "depth_dropout"))[1][
-                "fraction"
-            ]
-        )
-
-    forward = [fraction(step) for step in range(6)]
-    assert [fraction(step) for step in reversed(range(6))] == forward[::-1]
-    assert len(set(forward)) > 3
+def test_draws_are_the_same_in_every_process() -> None:
+    key = ("perturbation", "run", 0, 1, 3, "d", "depth_dropout")
     code = (
-        "import numpy as np; from roep_gym.wrappers.operators import depth_dropout\n"
-        "d = np.ones((50, 60, 1), np.float32)\n"
-        "print(depth_dropout(d, 0.2, ('perturbation', 'run', 0, 1, 3, 'd', 'depth_dropout'))[1]['fraction'])"
+        "import numpy as np; from roep_gym.wrappers.operators.registry import find_operator\n"
+        f"print(find_operator('depth_dropout').describe((50, 60, 1), 0.2, {key!r})['fraction'])"
     )
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(other.stdout) == forward[3]
-
-
-def test_the_global_numpy_state_is_left_alone() -> None:
-    before = np.random.get_state()[1].tobytes()
-    rgb_occlusion(image((8, 8, 3)), 0.5, ("r",))
-    depth_dropout(depth(), 0.5, ("r",))
-    assert np.random.get_state()[1].tobytes() == before
-
-
-@pytest.mark.parametrize("severity", [-0.1, 1.1, float("nan"), True, "0.3", None])
-def test_a_severity_out_of_range_is_refused(severity: object) -> None:
-    message = re.escape(f"Expected 'alpha' of 'rgb_occlusion' to be a number in [0, 1], got {severity!r}.")
-    with pytest.raises(InvalidInputError, match=message):
-        rgb_occlusion(image((8, 8, 3)), severity, ("r",))
+    assert float(other.stdout) == apply("depth_dropout", depth(), 0.2, key).metadata["fraction"]
 
 
 def test_other_shapes_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="Expected a frame of shape"):
-        rgb_occlusion(np.zeros((8, 8, 8), np.uint8), 0.1, ("r",))
+        apply("rgb_occlusion", np.zeros((8, 8, 8), np.uint8), 0.1, ("r",))
     with pytest.raises(InvalidInputError, match="Expected depth of shape"):
-        depth_dropout(np.zeros((8, 8, 3), np.float32), 0.1, ("r",))
+        apply("depth_dropout", np.zeros((8, 8, 3), np.float32), 0.1, ("r",))
 
 
-def test_the_registry_knows_the_names_and_refuses_a_second_operator_of_one_name() -> None:
-    assert set(operator_names("observation")) >= {"rgb_occlusion", "depth_dropout"}
+def test_the_registry_finds_names_and_places() -> None:
+    assert set(OPERATORS.names()) >= {"rgb_occlusion", "depth_dropout"}
     with pytest.raises(UnknownNameError, match="Did you mean 'rgb_occlusion'"):
         find_operator("rgb_oclusion")
+    with pytest.raises(InvalidInputError, match="'rgb_occlusion' is registered already"):
+        OPERATORS.register("rgb_occlusion", Fog)
+    for place in ("image", "Perturbed"):
+        with pytest.raises(InvalidInputError, match="Expected a subclass of Operator at"):
+            find_operator(f"{__name__}:{place}")
+    with pytest.raises(InvalidInputError, match=r"Expected an operator at .*abstract"):
+        find_operator("roep_gym.wrappers.operators.base:ObservationOperator")
 
-    class Impostor(RgbOcclusion):
-        pass
 
-    with pytest.raises(InvalidInputError, match="'rgb_occlusion' is taken"):
-        register_operator(Impostor())
-    register_operator(RgbOcclusion())
+def test_a_profile_names_an_operator_by_its_place() -> None:
+    place = f"{__name__}:Fog"
+    spec = {"name": "foggy", "operators": [{"operator": place, "density": 20}]}
+    profile = Profile.from_spec(spec)
+    assert Profile.from_spec(profile.to_spec()) == profile
+    clean = image((8, 8, 3))
+    array, (metadata,) = profile.perturb(clean, "image", ("run", 0, 0), 1, "agentview_image")
+    assert metadata == {"operator": place, "level": 20}
+    assert rebuild(clean, metadata, ()).tobytes() == array.tobytes()
+    with pytest.raises(UnknownNameError, match=re.escape("Did you mean 'density'?")):
+        Profile.from_spec({"name": "x", "operators": [{"operator": place, "densty": 1}]})
+
+
+def test_only_operators_on_observations_are_rebuilt() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"Expected an operator on observations, but .* acts on scenes"
+    ):
+        rebuild(image((8, 8, 3)), {"operator": f"{__name__}:Brighten"}, ())

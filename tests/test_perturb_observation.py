@@ -19,7 +19,7 @@ import roep_gym  # noqa: F401
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.wrappers import PerturbObservation
-from roep_gym.wrappers.operators import rebuild
+from roep_gym.wrappers.operators.registry import rebuild
 from roep_gym.wrappers.profiles import perturbation_key
 
 HOLD = np.zeros(7, dtype=np.float32)

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from roep_gym.error import InvalidInputError, unknown_name
-from roep_gym.wrappers.operators import frame_layout
+from roep_gym.wrappers.operators.base import frame_layout
 
 __all__ = ["BOX_KEY", "FrameKeys", "boxes_of", "find_frame_keys", "split_observation"]
 

@@ -13,7 +13,7 @@ from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import JSON, Array, Info
 from roep_gym.wrappers.frame_keys import FrameKeys, boxes_of, find_frame_keys, split_observation
-from roep_gym.wrappers.operators import Metadata, Modality
+from roep_gym.wrappers.operators.base import Metadata, Modality
 from roep_gym.wrappers.profiles import Profile
 from roep_gym.wrappers.severity import Severity
 from roep_gym.wrappers.stack_order import check_order

@@ -13,14 +13,8 @@ from typing import NamedTuple
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.seeding import Key
 from roep_gym.typing import JSON, Array
-from roep_gym.wrappers.operators import (
-    Metadata,
-    Modality,
-    ObservationOperator,
-    Perturbed,
-    Shape,
-    find_operator,
-)
+from roep_gym.wrappers.operators.base import Metadata, Modality, ObservationOperator, Perturbed, Shape
+from roep_gym.wrappers.operators.registry import find_operator
 
 __all__ = ["PROFILES", "OperatorSetting", "Profile", "perturbation_key"]
 
@@ -52,7 +46,7 @@ class Profile:
 
     Attributes:
         name: Name of the profile.
-        settings: Operators in the order they act in; none stands twice.
+        settings: Operators in the order they act in; none appears twice.
     """
 
     name: str

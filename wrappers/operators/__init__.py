@@ -1,0 +1,1 @@
+"""Perturbation operators, one a module, and their registry."""
