@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from roep_gym.wrappers.operators import ObservationOperator, Operator, rebuild, register_operator
+    from roep_gym.wrappers.operators.base import ObservationOperator, Operator
+    from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
+    from roep_gym.wrappers.operators.registry import OPERATORS, rebuild
     from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
     from roep_gym.wrappers.perturb_observation import PerturbObservation
     from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile, perturbation_key
@@ -25,7 +27,9 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "operators": ["ObservationOperator", "Operator", "rebuild", "register_operator"],
+            "operators.base": ["ObservationOperator", "Operator"],
+            "operators.contract_suite": ["OperatorContractTests"],
+            "operators.registry": ["OPERATORS", "rebuild"],
             "penalize_intervention": ["PenalizeIntervention"],
             "perturb_observation": ["PerturbObservation"],
             "profiles": ["PROFILES", "OperatorSetting", "Profile", "perturbation_key"],
@@ -38,9 +42,11 @@ else:
     )
 
 __all__ = [
+    "OPERATORS",
     "PROFILES",
     "ObservationOperator",
     "Operator",
+    "OperatorContractTests",
     "OperatorSetting",
     "PenalizeIntervention",
     "PerturbObservation",
@@ -52,5 +58,4 @@ __all__ = [
     "TrainingEpisode",
     "perturbation_key",
     "rebuild",
-    "register_operator",
 ]
