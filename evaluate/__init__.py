@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from roep_gym.evaluate.run.rollout import run_episode
     from roep_gym.evaluate.run.work import Executor
     from roep_gym.evaluate.schema import CONDITIONS, Condition
-    from roep_gym.evaluate.store.storage import load_run
+    from roep_gym.evaluate.store.labelled import load_run
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
@@ -65,7 +65,7 @@ else:
             "run.rollout": ["run_episode"],
             "run.work": ["Executor"],
             "schema": ["CONDITIONS", "Condition"],
-            "store.storage": ["load_run"],
+            "store.labelled": ["load_run"],
         },
     )
 

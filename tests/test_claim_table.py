@@ -15,7 +15,7 @@ from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging import claim_table
 from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.judging.gate import judge
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 
@@ -109,7 +109,7 @@ def test_document_is_json_with_the_configuration():
 
 @pytest.fixture(scope="module")
 def replay():
-    return judge(load_run(REPLAY))
+    return judge(read_run(REPLAY))
 
 
 def test_markdown_has_one_line_a_row(replay):

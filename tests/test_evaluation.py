@@ -465,14 +465,14 @@ def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
 ) -> None:
     import shutil
 
-    from roep_gym.evaluate.store.storage import load_run
+    from roep_gym.evaluate.store.storage import read_run
 
     shutil.copytree(whole_run, tmp_path / "run")
     RunDirectory(tmp_path / "run").dataset.unlink()
     with pytest.raises(
         InvalidInputError, match="start the run's command again, which writes it from the journal"
     ):
-        load_run(tmp_path / "run")
+        read_run(tmp_path / "run")
 
 
 def copy_of(run: Path, tmp_path: Path) -> RunDirectory:

@@ -16,7 +16,7 @@ from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.store.flat_tables import read_tables
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 LOGS = Path(__file__).parent / "data" / "logs"
 REPLAY = Path(__file__).parent / "data" / "replay"
@@ -485,7 +485,7 @@ def test_filling_in_all_but_the_keys_is_insufficient_evidence(tmp_path, capsys):
             str(tmp_path / f"{clones}{len(identity)}"),
         ]
         assert import_tables.run([str(tmp_path / "episodes.csv"), str(tmp_path / "rows.csv"), *flags]) == 0
-        verdicts = judge(load_run(Path(flags[-1]))).verdicts
+        verdicts = judge(read_run(Path(flags[-1]))).verdicts
         assert verdicts["claim_status"].item() == status
         assert verdicts["limiting_factor"].item() == factor
 
@@ -535,7 +535,7 @@ def test_command_imports_and_gate_judges(tool, tmp_path, capsys):
     assert gate.run([str(out)]) == 0
     assert "2 not admitted" in capsys.readouterr().out
     tables = read_tables(out / "episodes.csv", out / "rows.csv", out / "manifest.csv")
-    stored = load_run(out)
+    stored = read_run(out)
     assert tables.drop_attrs().identical(stored.drop_attrs()), "the tables say what the Dataset says"
 
 

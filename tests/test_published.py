@@ -11,7 +11,7 @@ from judging_data import evaluation, failures, join
 from roep_gym.error import UnknownNameError
 from roep_gym.evaluate.comparison.published import PUBLISHED_TABLES, beside_published, published_table
 from roep_gym.evaluate.judging.gate import judge
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 HALF_UNIT = 0.0005 + 1e-9
@@ -46,7 +46,7 @@ def test_the_means_of_table_4_are_those_of_table_3():
 
 
 def test_the_replay_is_the_paper():
-    beside = beside_published(judge(load_run(REPLAY)))
+    beside = beside_published(judge(read_run(REPLAY)))
     assert len(beside) == 24
     assert (beside["model"] == beside["published_model"]).all()
     for name in ("clean_sr", "perturb_sr", "delta_sr", "timeout_rate"):

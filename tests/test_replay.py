@@ -10,7 +10,7 @@ import pytest
 
 from roep_gym.evaluate.judging.gate import Judgement, judge
 from roep_gym.evaluate.judging.summaries import harm_support, model_suite_summary, status_counts
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 DATA = Path(__file__).parent / "data"
 PUBLISHED = Path(__file__).parents[1] / "evaluate" / "comparison" / "reference"
@@ -19,7 +19,7 @@ HALF_UNIT = 0.0005 + 1e-9
 
 @pytest.fixture(scope="module")
 def judgement() -> Judgement:
-    return judge(load_run(DATA / "replay"))
+    return judge(read_run(DATA / "replay"))
 
 
 def table(name: str) -> pd.DataFrame:

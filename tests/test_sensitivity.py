@@ -15,7 +15,7 @@ from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.admission import admit
 from roep_gym.evaluate.judging.gate import collect_evidence, decide, judge
 from roep_gym.evaluate.judging.sensitivity import THRESHOLDS, break_points, floor_statuses, subsample_statuses
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 READY, BLOCKED = "recovery_ready", "recovery_blocked_with_cause"
@@ -24,7 +24,7 @@ LOW, CLOSED = "inconclusive_low_support", "clean_not_admitted"
 
 @pytest.fixture(scope="module")
 def replay():
-    return load_run(REPLAY)
+    return read_run(REPLAY)
 
 
 def points(data, **settings):

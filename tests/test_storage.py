@@ -13,7 +13,7 @@ from roep_gym.atomic_file import replacing, write_atomically
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.store.flat_tables import write_tables
-from roep_gym.evaluate.store.storage import load_dataset, load_run, save_dataset
+from roep_gym.evaluate.store.storage import load_dataset, read_run, save_dataset
 
 
 def test_dataset_survives_the_file(tmp_path):
@@ -22,7 +22,7 @@ def test_dataset_survives_the_file(tmp_path):
     )
     data["scene_hash"].values[0] = 2**63 - 1
     save_dataset(data, tmp_path / "episodes.nc")
-    back = load_run(tmp_path)
+    back = read_run(tmp_path)
     xr.testing.assert_identical(back, data)
     for name in data.variables:
         assert back[name].dtype == data[name].dtype, name
@@ -33,28 +33,28 @@ def test_dataset_survives_the_file(tmp_path):
 def test_folder_of_flat_tables_is_a_run(tmp_path):
     data = evaluation()
     write_tables(data, tmp_path)
-    xr.testing.assert_identical(load_run(tmp_path), data)
+    xr.testing.assert_identical(read_run(tmp_path), data)
 
 
 def test_dataset_goes_before_the_tables_beside_it(tmp_path):
     data = evaluation(records="native")
     write_tables(data, tmp_path)
     save_dataset(data, tmp_path / "episodes.nc")
-    assert load_run(tmp_path).attrs["records"] == "native"
+    assert read_run(tmp_path).attrs["records"] == "native"
 
 
 def test_what_is_no_run_is_refused(tmp_path):
     with pytest.raises(InvalidInputError, match=r"Expected the folder of a run at .*none, but there is none"):
-        load_run(tmp_path / "none")
+        read_run(tmp_path / "none")
     with pytest.raises(
         InvalidInputError, match=re.escape("Expected episodes.nc, or episodes.csv and rows.csv, in")
     ):
-        load_run(tmp_path)
+        read_run(tmp_path)
     (tmp_path / "plan.json").write_text("{}")
     with pytest.raises(
         InvalidInputError, match="start the run's command again, which writes it from the journal"
     ):
-        load_run(tmp_path)
+        read_run(tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 10, 5000])
@@ -72,7 +72,7 @@ def test_broken_file_is_refused_in_one_sentence(tmp_path, size):
 def test_other_schema_version_is_refused(tmp_path):
     save_dataset(evaluation().assign_attrs(schema_version=99), tmp_path / "episodes.nc")
     with pytest.raises(InvalidInputError, match="Expected a run of schema version 1, got 99"):
-        load_run(tmp_path)
+        read_run(tmp_path)
 
 
 def test_file_is_complete_or_not_there(tmp_path):
@@ -98,7 +98,7 @@ def test_folder_that_cannot_be_written_is_one_sentence(tmp_path):
 
 def test_values_that_mean_not_run_are_no_missing_values(tmp_path):
     save_dataset(evaluation({"full": [""] * 50}), tmp_path / "episodes.nc")
-    back = load_run(tmp_path)
+    back = read_run(tmp_path)
     assert back["success"].dtype == np.int8
     assert int((back["success"] == -1).sum()) == 50
 

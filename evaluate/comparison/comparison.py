@@ -26,6 +26,7 @@ from roep_gym.evaluate.judging.paired_evidence import (
 from roep_gym.evaluate.judging.replicates import COMPARED
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY, check_dataset
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
+from roep_gym.evaluate.store.labelled import stored_form
 from roep_gym.seeding import generator
 from roep_gym.typing import JSON
 
@@ -88,7 +89,7 @@ def compare(
     """Compare a model of one Dataset with a model of another one, or of the same.
 
     Args:
-        first: A Dataset of `roep_gym.evaluate.schema`.
+        first: A Dataset of `load_run`, or in the form of `roep_gym.evaluate.schema`.
         second: The other one; the same object compares two models of a run.
         first_model: Model of the first side; None takes its only one.
         second_model: Model of the second side; None takes its only one, or else the first side's.
@@ -99,12 +100,13 @@ def compare(
             row's premises hold (the message says why).
         UnknownNameError: A side has no such model.
     """
-    config = config or StatisticsConfig()
+    config, same = config or StatisticsConfig(), first is second
+    first, second = stored_form(first), stored_form(second)
     check_dataset(first)
     check_dataset(second)
     model = _chosen_model(first, first_model, "first", None)
     other = _chosen_model(second, second_model, "second", model)
-    if first is second and model == other:
+    if same and model == other:
         raise InvalidInputError(
             f"Expected two runs or two models, got {model!r} of one run twice; name another model."
         )

@@ -22,7 +22,7 @@ from roep_gym.evaluate.export.settings import ExportSettings
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path
-from roep_gym.evaluate.store.storage import load_dataset, load_run
+from roep_gym.evaluate.store.storage import load_dataset, read_run
 from roep_gym.typing import JSON, Array, FloatArray, IntArray
 
 __all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]
@@ -104,7 +104,7 @@ class RunExport:
 
     def __init__(self, folder: Path, settings: ExportSettings | None = None) -> None:
         self.settings = ExportSettings() if settings is None else settings
-        self._run, self._data = RunDirectory(folder), load_run(folder)
+        self._run, self._data = RunDirectory(folder), read_run(folder)
         if self._data.attrs["records"] != "native":
             raise InvalidInputError(
                 f"Expected a run of `roep-gym evaluate`, but {folder} holds imported outcomes, which have no steps."

@@ -20,6 +20,7 @@ from roep_gym.evaluate.judging.metrics import condition_rates, harm_metrics, int
 from roep_gym.evaluate.judging.noise_floor import noise_floor
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, align, pair_integrity, shield_exists
 from roep_gym.evaluate.schema import NOT_RUN, check_dataset
+from roep_gym.evaluate.store.labelled import stored_form
 from roep_gym.typing import Array, BoolArray
 
 __all__ = [
@@ -82,13 +83,14 @@ def judge(data: xr.Dataset, config: GateConfig | None = None) -> Judgement:
     """Judge every row of a Dataset.
 
     Args:
-        data: A Dataset of `roep_gym.evaluate.schema`; `attrs["records"]` says "native" or "flat".
+        data: A Dataset of `load_run`, or in the form of `roep_gym.evaluate.schema`; `attrs["records"]` says "native"
+            or "flat".
         config: Thresholds; None takes the paper's.
 
     Raises:
         InvalidInputError: The Dataset is not of the schema, or holds an episode twice.
     """
-    evidence = collect_evidence(data, config or GateConfig())
+    evidence = collect_evidence(stored_form(data), config or GateConfig())
     return Judgement(
         config=evidence.config,
         integrity=evidence.integrity,

@@ -20,7 +20,7 @@ from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging import claim_table
 from roep_gym.evaluate.judging.gate import Judgement, judge
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
-from roep_gym.evaluate.store.storage import load_dataset, load_run
+from roep_gym.evaluate.store.storage import load_dataset, read_run
 from roep_gym.typing import JSON, Array, IntArray
 
 __all__ = ["EpisodeKey", "Run", "open_run"]
@@ -165,5 +165,5 @@ def open_run(folder: Path, config: GateConfig | None = None) -> Run:
     Raises:
         InvalidInputError: The folder holds no run, or a file is broken.
     """
-    data = load_run(folder, config)
+    data = read_run(folder, config)
     return Run(folder, data, judge(data, config))

@@ -1,6 +1,6 @@
 """The Datasets of a run as files.
 
-`load_run` opens a run directory or a folder of flat tables, `save_dataset` and `load_dataset` write and read one file.
+`read_run` opens a run directory or a folder of flat tables, `save_dataset` and `load_dataset` write and read one file.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.schema import check_dataset
 from roep_gym.evaluate.store.flat_tables import EPISODES, MANIFEST, ROWS, read_tables
 
-__all__ = ["DATASET", "load_dataset", "load_run", "normalise_strings", "save_dataset"]
+__all__ = ["DATASET", "load_dataset", "normalise_strings", "read_run", "save_dataset"]
 
 DATASET = "episodes.nc"
 _DIGEST = "content_digest"
 
 
-def load_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
+def read_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
     """Open a run directory, or a folder with `episodes.csv`, `rows.csv` and optionally `manifest.csv`.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from roep_gym.evaluate.run.capacity import capacity, measured_cost
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["CapacityArguments", "run"]
 
@@ -34,7 +34,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         CapacityArguments, args=argv, prog="roep-gym capacity", description=CapacityArguments.__doc__
     )
-    cost = measured_cost(load_run(arguments.run))
+    cost = measured_cost(read_run(arguments.run))
     print(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
     print(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")
     for workers in arguments.workers:

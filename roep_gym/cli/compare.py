@@ -21,7 +21,7 @@ from roep_gym.evaluate.report.comparison_tables import (
     comparison_table,
     premises_table,
 )
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["CompareArguments", "run"]
 
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         CompareArguments, args=argv, prog="roep-gym compare", description=CompareArguments.__doc__
     )
-    first = load_run(arguments.run)
+    first = read_run(arguments.run)
     if arguments.reference is not None:
         if arguments.other or arguments.model or arguments.other_model:
             raise InvalidInputError(
@@ -62,7 +62,7 @@ def run(argv: Sequence[str]) -> int:
             )
         print_tables([beside_paper_table(beside_published(judge(first)))], arguments.format)
         return 0
-    second = load_run(arguments.other) if arguments.other else first
+    second = read_run(arguments.other) if arguments.other else first
     comparison = compare(
         first,
         second,

@@ -20,7 +20,7 @@ from roep_gym.atomic_file import write_atomically
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging import claim_table
 from roep_gym.evaluate.judging.gate import LABELS, Judgement, judge
-from roep_gym.evaluate.store.storage import DATASET, load_run
+from roep_gym.evaluate.store.storage import DATASET, read_run
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         GateArguments, args=argv, default=default, prog="roep-gym gate", description=GateArguments.__doc__
     )
-    judgement = judge(load_run(arguments.run, arguments.gate), arguments.gate)
+    judgement = judge(read_run(arguments.run, arguments.gate), arguments.gate)
     if arguments.format == "table":
         _print_table(judgement)
     else:
@@ -84,7 +84,7 @@ def print_claims(folder: Path, console: Console | None = None, config: GateConfi
     from rich.console import Console
 
     console = console or Console(highlight=False)
-    judgement = judge(load_run(folder, config), config)
+    judgement = judge(read_run(folder, config), config)
     _print_table(judgement, console)
     console.print(_store(judgement, folder), markup=False, soft_wrap=True)
     return judgement

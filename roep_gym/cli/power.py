@@ -14,7 +14,7 @@ from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, paired_e
 from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.report.pair_tables import detectable_table, power_tables
 from roep_gym.evaluate.statistics.power import power_table
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["PowerArguments", "run"]
 
@@ -54,6 +54,6 @@ def run(argv: Sequence[str]) -> int:
     else:
         levels = StatisticsConfig(confidence=1 - arguments.alpha, power=arguments.power, resamples=1)
         print_tables(
-            [detectable_table(paired_evidence(align(load_run(arguments.run)), levels))], arguments.format
+            [detectable_table(paired_evidence(align(read_run(arguments.run)), levels))], arguments.format
         )
     return 0

@@ -19,7 +19,7 @@ from roep_gym.evaluate.judging.sensitivity import (
     subsample_statuses,
 )
 from roep_gym.evaluate.report.sensitivity_tables import break_points_table, floors_table, subsamples_table
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["SensitivityArguments", "run"]
 
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         SensitivityArguments, args=argv, prog="roep-gym sensitivity", description=SensitivityArguments.__doc__
     )
-    data, config = load_run(arguments.run, arguments.gate), arguments.gate
+    data, config = read_run(arguments.run, arguments.gate), arguments.gate
     samples = subsample_statuses(data, config, sizes=arguments.sizes, subsets=arguments.subsets)
     tables = [
         break_points_table(break_points(data, config)),

@@ -13,7 +13,7 @@ from roep_gym.cli.table_output import TableFormat, print_tables
 from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
 from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.report.pair_tables import groups_table, pairs_table
-from roep_gym.evaluate.store.storage import load_run
+from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["StatisticsArguments", "run"]
 
@@ -45,7 +45,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         StatisticsArguments, args=argv, prog="roep-gym statistics", description=StatisticsArguments.__doc__
     )
-    aligned = align(load_run(arguments.run))
+    aligned = align(read_run(arguments.run))
     evidence = paired_evidence(aligned, arguments.levels)
     groups = group_evidence(aligned, arguments.levels)
     print_tables([pairs_table(evidence, arguments.pair), groups_table(groups)], arguments.format)
