@@ -131,7 +131,7 @@ def stored_form(data: xr.Dataset) -> xr.Dataset:
     )
     for name, variable in data.variables.items():
         if name in _COUNTS:
-            result[name].values[:] = variable.fillna(NOT_RUN).values
+            result[name].values[:] = np.where(np.isnan(variable.values), NOT_RUN, variable.values)
         elif name == "reason":
             result[name].values[:] = _codes(variable.values)
         elif name in EPISODE_VARIABLES and name not in PAIRING_KEY:
