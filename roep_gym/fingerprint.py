@@ -1,7 +1,8 @@
-"""The numeric fingerprint: within one, equal inputs give equal bits.
+"""The numeric fingerprint: within one, equal inputs are expected to give equal bits.
 
-Another processor, BLAS kernel, GL renderer or library version may change low bits of a trajectory; every episode
-stores the hash of the fingerprint that it ran under (63 bits), and a run keeps the details.
+Another processor, BLAS kernel, GL renderer or library version may change low bits of a trajectory. What decides is
+computed (`roep_gym.numeric_probe`), not read off names; names of processor and BLAS kernel are kept for people. Every
+episode stores the hash of its fingerprint (63 bits), and a run keeps the details.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -28,6 +30,8 @@ _PACKAGES = (
     "scipy",
     "torch",
 )
+_FOR_PEOPLE = ("processor", "blas")
+"""Names that do not decide: the probe does."""
 
 
 @cache
@@ -42,18 +46,21 @@ def versions() -> dict[str, str]:
     return found
 
 
-def fingerprint(renderer: str) -> dict[str, str]:
+def fingerprint(renderer: str, probe: Mapping[str, str]) -> dict[str, str]:
     """Return the fingerprint of this process.
 
     Args:
         renderer: Name of the GL renderer, "none" where nothing is drawn.
+        probe: What `numeric_probe` gives on this machine.
     """
-    return {"processor": _processor(), "blas": _blas(), "renderer": renderer, **versions()}
+    computed = {f"probe_{part}": value for part, value in probe.items()}
+    return {"processor": _processor(), "blas": _blas(), "renderer": renderer, **computed, **versions()}
 
 
-def fingerprint_hash(details: dict[str, str]) -> int:
-    """Return the 63-bit hash of a fingerprint."""
-    text = json.dumps(details, sort_keys=True).encode()
+def fingerprint_hash(details: Mapping[str, str]) -> int:
+    """Return the 63-bit hash of a fingerprint: of its probe, renderer and versions."""
+    deciding = {name: value for name, value in details.items() if name not in _FOR_PEOPLE}
+    text = json.dumps(deciding, sort_keys=True).encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big") >> 1
 
 

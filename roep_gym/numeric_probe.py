@@ -88,9 +88,13 @@ def _blas() -> Iterator[Any]:
     import numpy as np
 
     for dtype in (np.float32, np.float64):
+        wide: Any
+        tall: Any
+        square: Any
         draw = np.random.Generator(np.random.Philox(0))
         wide, tall = (draw.random(shape).astype(dtype) for shape in ((37, 61), (61, 23)))
-        square = draw.random((7, 7)).astype(dtype) + 7 * np.eye(7, dtype=dtype)
+        square = draw.random((7, 7)).astype(dtype)
+        np.fill_diagonal(square, 7)
         yield from (wide @ tall, wide @ tall[:, 0], np.linalg.inv(square), np.linalg.pinv(wide[:6, :7]))
         yield np.linalg.svd(square)[1]
         angles = 8 * wide - 4

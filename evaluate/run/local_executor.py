@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -16,6 +17,7 @@ from roep_gym.evaluate.run.child_process import JOIN_SECONDS, how_it_ended, thre
 from roep_gym.evaluate.run.inference_server import InferenceProcess, InferenceSettings
 from roep_gym.evaluate.run.shared_policy import PROCESS_GONE, SharedPolicy
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
+from roep_gym.numeric_probe import numeric_probe
 
 __all__ = ["LocalExecutor"]
 
@@ -42,7 +44,7 @@ class LocalExecutor:
             raise InvalidInputError(f"Expected at least 1 worker, got {workers}.")
         if not stall_timeout > 0:
             raise InvalidInputError(f"Expected a stall timeout above 0 s, got {stall_timeout}.")
-        self._plan, self._stall_timeout = plan, stall_timeout
+        self._plan, self._stall_timeout, self._probe = plan, stall_timeout, numeric_probe()
         self._workers: list[_Process | None] = [None] * workers
         self._inference_settings = inference
         self._inference: InferenceProcess | None = None
@@ -69,7 +71,9 @@ class LocalExecutor:
             if worker is None or worker.item is None:
                 if worker is None or not worker.process.is_alive():
                     self._workers[index] = worker = _Process(
-                        self._plan, None if self._inference is None else self._inference.address
+                        self._plan,
+                        self._probe,
+                        None if self._inference is None else self._inference.address,
                     )
                 worker.start(item, None if self._inference is None else self._inference.process)
                 return
@@ -145,12 +149,12 @@ class LocalExecutor:
 class _Process:
     """One worker process, the pipe to it, and the item it is running."""
 
-    def __init__(self, plan: ResolvedPlan, inference: str | None) -> None:
+    def __init__(self, plan: ResolvedPlan, probe: Mapping[str, str], inference: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, remote = context.Pipe()
         self._beat = context.Value("d", time.monotonic(), lock=False)
         self.process: BaseProcess = context.Process(
-            target=_serve, args=(remote, plan, self._beat, inference), daemon=True
+            target=_serve, args=(remote, plan, probe, self._beat, inference), daemon=True
         )
         with threads_of_children(1):
             self.process.start()
@@ -172,7 +176,9 @@ class _Process:
             return  # the process died while idle; `wait` finds its end of the pipe closed
 
 
-def _serve(connection: Connection, plan: ResolvedPlan, beat: Any, inference: str | None) -> None:
+def _serve(
+    connection: Connection, plan: ResolvedPlan, probe: Mapping[str, str], beat: Any, inference: str | None
+) -> None:
     """Run items until the driver is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
     from roep_gym.evaluate.run.worker import EpisodeWorker
@@ -181,9 +187,11 @@ def _serve(connection: Connection, plan: ResolvedPlan, beat: Any, inference: str
         beat.value = time.monotonic()
 
     if inference is None:
-        worker = EpisodeWorker(plan, heartbeat)
+        worker = EpisodeWorker(plan, heartbeat, probe=probe)
     else:
-        worker = EpisodeWorker(plan, heartbeat, lambda model: SharedPolicy(inference, model.name, heartbeat))
+        worker = EpisodeWorker(
+            plan, heartbeat, lambda model: SharedPolicy(inference, model.name, heartbeat), probe=probe
+        )
     while True:
         try:
             item = connection.recv()

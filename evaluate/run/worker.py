@@ -19,6 +19,7 @@ from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
+from roep_gym.numeric_probe import numeric_probe
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord
@@ -40,6 +41,7 @@ class EpisodeWorker:
         plan: The plan.
         heartbeat: Called at every step, so that an observer can tell a hang from work.
         find_policy: Gives the policy of a model.
+        probe: What `numeric_probe` gave on this machine; None computes it with the first episode.
     """
 
     def __init__(
@@ -47,9 +49,11 @@ class EpisodeWorker:
         plan: ResolvedPlan,
         heartbeat: Callable[[], None] = lambda: None,
         find_policy: Callable[[ModelSpec], Policy] = _build_policy,
+        *,
+        probe: Mapping[str, str] | None = None,
     ) -> None:
         self._plan = plan
-        self._heartbeat, self._find_policy = heartbeat, find_policy
+        self._heartbeat, self._find_policy, self._probe = heartbeat, find_policy, probe
         self._policies: dict[str, Policy] = {}
         self._arguments: dict[str, Any] | None = None
         self._env: gym.Env[Any, Any] | None = None
@@ -96,7 +100,9 @@ class EpisodeWorker:
             diverged_before=item.diverged_before,
             heartbeat=self._heartbeat,
         )
-        details = fingerprint.fingerprint(_renderer(env))
+        details = fingerprint.fingerprint(
+            _renderer(env), numeric_probe() if self._probe is None else self._probe
+        )
         return replace(
             record,
             summary={**record.summary, "fingerprint": fingerprint.fingerprint_hash(details)},

@@ -23,6 +23,7 @@ from roep_gym.envs import rendering
 from roep_gym.envs.libero_install import find_libero
 from roep_gym.envs.task_catalog import LIBERO_SUITES, missing_resources, model_files, suites
 from roep_gym.error import RoepError
+from roep_gym.numeric_probe import NOT_AVAILABLE, numeric_probe
 
 __all__ = ["CHECKS", "Finding", "run"]
 
@@ -133,6 +134,18 @@ def check_torch() -> Finding:
     return Finding("torch", "ok", f"{torch.__version__}, {torch.get_num_threads()} threads, {device}")
 
 
+def check_probe() -> Finding:
+    """The golden computation, by which two machines can be compared: equal hashes, equal bits in all that was tried."""
+    parts = numeric_probe()
+    found = ", ".join(f"{part} {value}" for part, value in parts.items())
+    lacking = [part for part, value in parts.items() if value == NOT_AVAILABLE]
+    if lacking:
+        return Finding(
+            "Numeric probe", "warning", found, f"install or repair what {' and '.join(lacking)} needs"
+        )
+    return Finding("Numeric probe", "ok", found)
+
+
 def check_context() -> Finding:
     """An off-screen OpenGL context can be created."""
     result = rendering.check_rendering()
@@ -196,6 +209,7 @@ CHECKS: Sequence[Callable[[], Finding]] = (
     check_robosuite,
     check_numerics,
     check_torch,
+    check_probe,
     check_context,
     check_frame,
     check_suites,
