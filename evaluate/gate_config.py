@@ -7,13 +7,13 @@ defaults are the paper's, and each gate run stores it with the verdicts.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.documents import read_json
+from roep_gym.error import InvalidInputError
+from roep_gym.mapping_reader import check_fields, read_mapping
 
 __all__ = ["Aggregation", "GateConfig"]
 
@@ -66,18 +66,11 @@ class GateConfig:
     """Level of the Wilson intervals, which inform and never gate."""
 
     def __post_init__(self) -> None:
-        counts = {f.name for f in fields(self) if isinstance(f.default, int)}
+        check_fields(self, "gate")
         for name, value in asdict(self).items():
-            if name == "aggregation":
-                if value not in ("both", "pooled", "seed_macro"):
-                    raise unknown_name("aggregation", str(value), ("both", "pooled", "seed_macro"))
-                continue
-            kind, lowest = ("an integer", int(name in _POSITIVE)) if name in counts else ("a number", 0)
-            right_type = isinstance(value, int if name in counts else int | float) and not isinstance(
-                value, bool
-            )
-            if not right_type or not math.isfinite(value) or value < lowest:
-                raise InvalidInputError(f"Expected {name} to be {kind} >= {lowest}, got {value!r}.")
+            lowest = int(name in _POSITIVE)
+            if name != "aggregation" and value < lowest:
+                raise InvalidInputError(f"Expected gate.{name} to be >= {lowest}, got {value!r}.")
         for name in _RATES:
             if getattr(self, name) > 1:
                 raise InvalidInputError(f"Expected {name} to be a rate in 0..1, got {getattr(self, name)!r}.")
@@ -88,55 +81,19 @@ class GateConfig:
         """Return the configuration as a JSON-native mapping."""
         return asdict(self)
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> GateConfig:
-        """Return the configuration of a mapping; a name that is left out keeps the paper's value.
-
-        Raises:
-            UnknownNameError: A name is not a field.
-            InvalidInputError: A value has the wrong type or lies outside its range.
-        """
-        known = [f.name for f in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise unknown_name("gate setting", str(name), known)
-        return cls(**values)
-
     def to_json(self) -> str:
         """Return the configuration as JSON text."""
         return json.dumps(self.to_dict(), indent=2)
 
     @classmethod
-    def from_json(cls, text: str) -> GateConfig:
-        """Return the configuration of JSON text (the inverse of `to_json`).
-
-        Raises:
-            InvalidInputError: The text is not a JSON object, or its content is not valid.
-        """
-        try:
-            values = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise InvalidInputError(
-                f"Expected gate settings as a JSON object, but reading it failed: {error}."
-            ) from error
-        if not isinstance(values, dict):
-            raise InvalidInputError(f"Expected gate settings as a JSON object, got {type(values).__name__}.")
-        return cls.from_dict(values)
-
-    @classmethod
     def from_file(cls, path: Path) -> GateConfig:
-        """Return the configuration of a JSON file.
+        """Return the configuration of a JSON file; a name that is left out keeps the paper's value.
 
         Raises:
-            InvalidInputError: The file cannot be read, or its content is not valid.
+            UnknownNameError: A name is not a field.
+            InvalidInputError: The file cannot be read, or a value has the wrong type or lies outside its range.
         """
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInputError(
-                f"Expected gate settings (JSON) at {path}, but reading it failed: {error}."
-            ) from error
-        return cls.from_json(text)
+        return read_mapping(cls, read_json(path, "gate settings"), "gate")
 
     def departures(self) -> dict[str, Any]:
         """Return the settings that differ from the paper's."""

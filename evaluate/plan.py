@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -16,9 +16,11 @@ from roep_gym import contracts, seeding
 from roep_gym.episode import EpisodeIdentity, scene_seed
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, Condition
+from roep_gym.mapping_reader import check_fields, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
-from roep_gym.wrappers.episode_trace import FRAME_CHOICES, FrameChoice
+from roep_gym.typing import JSON
+from roep_gym.wrappers.episode_trace import FrameChoice
 
 __all__ = [
     "CONDITION_SETS",
@@ -47,21 +49,22 @@ class ModelSpec:
     Attributes:
         name: The model's label in every table.
         policy: Registered policy ("visuomotor", "sb3", "openpi", ...) or "module:attribute".
-        arguments: Arguments of the policy, JSON-native.
+        arguments: Arguments of the policy; what JSON does not store exactly is refused, tuples included.
         tasks: Tasks of this model; empty: those of the plan.
         accept: Written reasons, by contract field, why a mismatch or an unknown is accepted.
     """
 
     name: str
     policy: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, JSON] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        check_fields(self, "model")
         for name in self.accept:
             if name not in contracts.FIELDS:
-                raise unknown_name("contract field", str(name), contracts.FIELDS)
+                raise unknown_name("contract field", name, contracts.FIELDS)
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,7 @@ class EnvironmentSettings:
     terminate_on_unsafe: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("image_size", "settle_steps"):
-            value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise InvalidInputError(
-                    f"Expected the environment setting {name!r} to be an integer, got {value!r}."
-                )
+        check_fields(self, "environment")
         for name in self.unsafe_channels or ():
             if name not in UNSAFE_CHANNELS:
                 raise unknown_name("unsafe channel", name, UNSAFE_CHANNELS)
@@ -133,21 +131,13 @@ class EvaluationPlan:
     frames: FrameChoice = "none"
 
     def __post_init__(self) -> None:
-        try:
-            self.to_json()
-        except TypeError as error:
-            raise InvalidInputError(
-                f"Expected a plan of text, numbers, true, false, lists and mappings, got: {error}; "
-                "put quotes around what YAML takes for something else, such as a date."
-            ) from error
+        check_fields(self, "plan")
         for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
             if value < 1:
                 raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
         for name, value in {"step_budget": self.step_budget, **self.suite_step_budgets}.items():
             if value < 1:
                 raise InvalidInputError(f"Expected the step budget {name!r} to be at least 1, got {value}.")
-        if self.frames not in FRAME_CHOICES:
-            raise unknown_name("choice of frames", self.frames, FRAME_CHOICES)
         if not self.name or any(c in self.name for c in "/\\\n\0"):
             raise InvalidInputError(
                 f"Expected a plan name without slashes or line breaks, got {self.name!r}."
@@ -319,70 +309,10 @@ def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int]]:
                 yield entry
 
 
-def plan_from_mapping(source: Mapping[str, Any]) -> EvaluationPlan:
+def plan_from_mapping(source: Any) -> EvaluationPlan:
     """Build a plan from nested mappings and lists, as YAML and JSON give them.
 
     Raises:
-        InvalidInputError: A field is unknown (the message offers the closest) or has the wrong type.
+        InvalidInputError: A field is unknown (the message offers the closest), missing or has the wrong type.
     """
-    values = dict(_checked(source, EvaluationPlan, "plan"))
-    if "models" in values:
-        models = values["models"]
-        if not isinstance(models, Sequence) or isinstance(models, str):
-            raise InvalidInputError(
-                f"Expected 'models' to be a list of mappings, got {type(models).__name__}."
-            )
-        values["models"] = tuple(_model(model) for model in models)
-    if "environment" in values:
-        values["environment"] = EnvironmentSettings(
-            **_checked(values["environment"], EnvironmentSettings, "environment setting")
-        )
-    if "shield" in values:
-        values["shield"] = ShieldConfig.from_dict(values["shield"])
-    return EvaluationPlan(**values)
-
-
-def _model(source: Any) -> ModelSpec:
-    values = _checked(source, ModelSpec, "model")
-    for name in ("name", "policy"):
-        if name not in values:
-            raise InvalidInputError(f"Expected every model to have the field {name!r}, got {dict(values)}.")
-    return ModelSpec(**values)
-
-
-def _checked(source: Any, target: type, kind: str) -> dict[str, Any]:
-    """Return a mapping's entries as constructor arguments: known names only, lists as tuples where tuples belong."""
-    if not isinstance(source, Mapping):
-        raise InvalidInputError(
-            f"Expected a mapping of {kind} fields, got {type(source).__name__}: {source!r}."
-        )
-    known = {f.name: f for f in fields(target)}
-    values = {}
-    for name, value in source.items():
-        if name not in known:
-            raise unknown_name(f"{kind} field", str(name), known)
-        declared = str(known[name].type)
-        if declared.startswith("tuple"):
-            if isinstance(value, str):
-                value = (value,)
-            elif isinstance(value, Sequence):
-                value = tuple(value)
-                wrong = [entry for entry in value if not isinstance(entry, str)]
-                if wrong and "str" in declared:
-                    raise InvalidInputError(
-                        f"Expected the {kind} field {name!r} to hold text, got {wrong[0]!r}."
-                    )
-            elif value is not None or "None" not in declared:
-                raise InvalidInputError(f"Expected the {kind} field {name!r} to be a list, got {value!r}.")
-        elif declared == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-            raise InvalidInputError(f"Expected the {kind} field {name!r} to be an integer, got {value!r}.")
-        elif declared == "float" and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InvalidInputError(f"Expected the {kind} field {name!r} to be a number, got {value!r}.")
-        elif declared == "str" and not isinstance(value, str):
-            raise InvalidInputError(f"Expected the {kind} field {name!r} to be text, got {value!r}.")
-        elif declared == "bool" and not isinstance(value, bool):
-            raise InvalidInputError(f"Expected the {kind} field {name!r} to be true or false, got {value!r}.")
-        elif declared.startswith("Mapping") and not isinstance(value, Mapping):
-            raise InvalidInputError(f"Expected the {kind} field {name!r} to be a mapping, got {value!r}.")
-        values[name] = value
-    return values
+    return read_mapping(EvaluationPlan, source, "plan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ Array = NDArray[Any]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
-JSON = Any
+JSON = Annotated[Any, "JSON"]
 """A value of the JSON data model: None, bool, int, float, str, list or dict with string keys."""
 Info = dict[str, Any]
 Observation = Mapping[str, Array]

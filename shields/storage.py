@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from roep_gym.error import InvalidInputError, RecordConflictError
+from roep_gym.mapping_reader import read_mapping
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.model import RiskModel
 from roep_gym.shields.shield import Shield
@@ -119,7 +120,7 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
             threshold=float(content["threshold"]),
             fields=tuple(content["fields"]),
             action_size=int(content["action_size"]),
-            config=ShieldConfig.from_dict(content["config"]),
+            config=read_mapping(ShieldConfig, content["config"], "shield"),
             metadata=content["metadata"],
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:

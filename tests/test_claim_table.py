@@ -95,7 +95,7 @@ def test_document_is_json_with_the_configuration():
     judgement = judge(evaluation(conditions=["baseline", "perturb"]), config)
     document = json.loads(claim_table.verdicts_json(judgement))
     assert document == json.loads(json.dumps(claim_table.verdict_document(judgement)))
-    assert GateConfig.from_dict(document["config"]) == config
+    assert GateConfig(**document["config"]) == config
     assert document["departures_from_the_paper"] == {"max_clean_harm": 0.5}
     assert document["records"] == "flat"
     (row,) = document["rows"]

@@ -118,7 +118,7 @@ def test_formats_for_programs_leave_the_summary_to_stderr(form, capsys):
     ("arguments", "message"),
     [
         (["/nowhere"], "Expected the folder of a run at /nowhere, but there is none"),
-        ([str(REPLAY), "--config", "/nowhere.json"], "Expected gate settings \\(JSON\\) at /nowhere.json"),
+        ([str(REPLAY), "--config", "/nowhere.json"], "Expected gate settings at /nowhere.json"),
         (
             [str(REPLAY), "--seed-groups", "4"],
             "episodes.csv, line .*: seed group 4, episode 0 lies outside the plan",

@@ -151,17 +151,17 @@ def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"algoritm": "PPO"}, "Unknown training field 'algoritm'. Did you mean 'algorithm'?"),
+        ({"algoritm": "PPO"}, "Unknown field of training 'algoritm'. Did you mean 'algorithm'?"),
         ({"algorithm": "PPPO"}, "Unknown Stable-Baselines3 algorithm 'PPPO'. Did you mean 'PPO'"),
-        ({"environment": {"env": "x"}}, "Unknown environment field 'env'."),
-        ({"environment": 3}, "Expected a mapping of environment fields, got 3."),
+        ({"environment": {"env": "x"}}, "Unknown field of training.environment 'env'."),
+        ({"environment": 3}, "Expected training.environment to be a mapping, got 3."),
         ({"eval_environment": {"profil": None}}, "Did you mean 'profile'?"),
         (
             {"eval_environment": {"observation_keys": "proprio"}},
             "to have the observations of training, Dict(",
         ),
-        ({"algorithm": 3}, "Expected algorithm to be a name, got 3."),
-        ({"total_timesteps": 0}, "Expected total_timesteps to be an integer >= 1, got 0."),
+        ({"algorithm": 3}, "Expected training.algorithm to be text, got 3."),
+        ({"total_timesteps": 0}, "Expected training.total_timesteps to be >= 1, got 0."),
         ({"hyperparameters": {"n_step": 1}}, "Expected hyperparameters that PPO takes, got: "),
         (
             {"hyperparameters": {"gamma": "x"}},

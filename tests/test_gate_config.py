@@ -33,24 +33,27 @@ def test_defaults_are_the_papers():
     assert GateConfig().departures() == {}
 
 
-def test_json_round_trip():
+def test_json_round_trip(tmp_path):
     config = GateConfig(max_clean_harm=0.1, aggregation="pooled")
-    assert GateConfig.from_json(config.to_json()) == config
-    assert GateConfig.from_json('{"max_clean_harm": 0.1}').departures() == {"max_clean_harm": 0.1}
+    file = tmp_path / "gate.json"
+    file.write_text(config.to_json())
+    assert GateConfig.from_file(file) == config
+    file.write_text('{"max_clean_harm": 0.1}')
+    assert GateConfig.from_file(file).departures() == {"max_clean_harm": 0.1}
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"seed_groups": 0}, "Expected seed_groups to be an integer >= 1, got 0."),
-        ({"seed_groups": 2.5}, "Expected seed_groups to be an integer >= 1, got 2.5."),
-        ({"min_paired_support": True}, "Expected min_paired_support to be an integer >= 0, got True."),
-        ({"max_clean_harm": -0.1}, "Expected max_clean_harm to be a number >= 0, got -0.1."),
-        ({"max_clean_harm": float("nan")}, "Expected max_clean_harm to be a number >= 0, got nan."),
-        ({"max_clean_harm": "8 %"}, "Expected max_clean_harm to be a number >= 0, got '8 %'."),
+        ({"seed_groups": 0}, "Expected gate.seed_groups to be >= 1, got 0."),
+        ({"seed_groups": 2.5}, "Expected gate.seed_groups to be an integer, got 2.5."),
+        ({"min_paired_support": True}, "Expected gate.min_paired_support to be an integer, got True."),
+        ({"max_clean_harm": -0.1}, "Expected gate.max_clean_harm to be >= 0, got -0.1."),
+        ({"max_clean_harm": float("nan")}, "Expected gate.max_clean_harm to be a finite number, got nan."),
+        ({"max_clean_harm": "8 %"}, "Expected gate.max_clean_harm to be a number, got '8 %'."),
         ({"max_clean_harm": 8.0}, "Expected max_clean_harm to be a rate in 0..1, got 8.0."),
         ({"confidence": 0.0}, "Expected confidence between 0 and 1, got 0.0."),
-        ({"aggregation": "poled"}, "Unknown aggregation 'poled'. Did you mean 'pooled'?"),
+        ({"aggregation": "poled"}, "Unknown value of gate.aggregation 'poled'. Did you mean 'pooled'?"),
     ],
 )
 def test_refused_settings(settings, message):
@@ -61,15 +64,17 @@ def test_refused_settings(settings, message):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("{", InvalidInputError, "Expected gate settings as a JSON object, but reading it failed"),
-        ("[]", InvalidInputError, "Expected gate settings as a JSON object, got list."),
+        ("{", InvalidInputError, "Expected gate settings (JSON) at "),
+        ("[]", InvalidInputError, "Expected gate to be a mapping, got []."),
         (
             '{"max_clean_ham": 1}',
             UnknownNameError,
-            "Unknown gate setting 'max_clean_ham'. Did you mean 'max_clean_harm'",
+            "Unknown field of gate 'max_clean_ham'. Did you mean 'max_clean_harm'",
         ),
     ],
 )
-def test_refused_json(text, error, message):
+def test_refused_json(tmp_path, text, error, message):
+    file = tmp_path / "gate.json"
+    file.write_text(text)
     with pytest.raises(error, match=re.escape(message)):
-        GateConfig.from_json(text)
+        GateConfig.from_file(file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 
 import numpy as np
@@ -11,6 +12,7 @@ from shield_data import FIELDS, make_episode, make_episodes
 
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.schema import REASONS
+from roep_gym.mapping_reader import read_mapping
 from roep_gym.shields import BootstrapEpisode, ProjectionConfig, ShieldConfig
 from roep_gym.shields.features import assemble, feature_names, field_indices
 from roep_gym.shields.labels import (
@@ -40,42 +42,40 @@ def test_config_round_trips_through_json() -> None:
         hidden_sizes=(8,),
         projection=ProjectionConfig(scale=0.25, vertical=None),
     )
-    assert ShieldConfig.from_json(config.to_json()) == config
-    assert ShieldConfig.from_json("{}") == ShieldConfig()
+    assert read_mapping(ShieldConfig, json.loads(json.dumps(config.to_dict())), "shield") == config
+    assert read_mapping(ShieldConfig, {}, "shield") == ShieldConfig()
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tail_horizon": 0}, "'tail_horizon' to be an integer >= 1, got 0"),
-        ({"patience": True}, "'patience' to be an integer >= 1, got True"),
-        ({"prefix_support": "some"}, "'prefix_support' to be 'all', 'none' or an integer >= 0, got 'some'"),
-        ({"prefix_support": -1}, "'prefix_support'"),
-        ({"alpha": 0.0}, "'alpha' to be between 0 and 1, both excluded, got 0.0"),
-        ({"alpha": float("nan")}, "'alpha' to be a finite number"),
+        ({"tail_horizon": 0}, "Expected shield.tail_horizon to be >= 1, got 0."),
+        ({"patience": True}, "Expected shield.patience to be an integer, got True."),
+        ({"prefix_support": "some"}, "prefix_support to be one of 'all', 'none' or an integer, got 'some'."),
+        ({"prefix_support": -1}, "shield.prefix_support"),
+        ({"alpha": 0.0}, "shield.alpha to be between 0 and 1, both excluded, got 0.0"),
+        ({"alpha": float("nan")}, "shield.alpha to be a finite number, got nan"),
         ({"train_fraction": 0.9}, "the three fractions sum to 1, got 1.1"),
-        ({"hidden_sizes": [8, 0]}, "'hidden_sizes'"),
-        ({"learning_rate": 0.0}, "'learning_rate' to be > 0"),
-        ({"fields": ["a", "a"]}, "'fields' to be None or a list of distinct field names"),
-        ({"projection": {"scale": 1.5}}, "'projection.scale' to be a finite number in [0.0, 1.0], got 1.5"),
-        ({"projection": {"vertical": 5}}, "'projection.vertical' to be None or one of"),
-        ({"projection": {"gripper": [2]}}, "'projection.gripper' to be disjoint"),
-        ({"projection": {"action_low": 0.5}}, "'projection.action_low'"),
-        ({"projection": 3}, "as an entry of a mapping, got int"),
+        ({"hidden_sizes": [8, 0]}, "shield.hidden_sizes"),
+        ({"learning_rate": 0.0}, "shield.learning_rate to be > 0"),
+        ({"fields": ["a", "a"]}, "shield.fields to be null or a list of distinct field names"),
+        ({"projection": {"scale": 1.5}}, "shield.projection.scale to be in [0.0, 1.0], got 1.5"),
+        ({"projection": {"vertical": 5}}, "shield.projection.vertical to be None or one of"),
+        ({"projection": {"gripper": [2]}}, "shield.projection.gripper to be disjoint"),
+        ({"projection": {"action_low": 0.5}}, "shield.projection.action_low"),
+        ({"projection": 3}, "Expected shield.projection to be a mapping, got 3."),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(message)):
-        ShieldConfig.from_dict(settings)
+        read_mapping(ShieldConfig, settings, "shield")
 
 
 def test_unknown_setting_names_the_closest_one() -> None:
     with pytest.raises(
-        UnknownNameError, match=re.escape("Unknown shield setting 'alhpa'. Did you mean 'alpha'?")
+        UnknownNameError, match=re.escape("Unknown field of shield 'alhpa'. Did you mean 'alpha'?")
     ):
-        ShieldConfig.from_dict({"alhpa": 0.1})
-    with pytest.raises(InvalidInputError, match="text that does not parse"):
-        ShieldConfig.from_json("{")
+        read_mapping(ShieldConfig, {"alhpa": 0.1}, "shield")
 
 
 def test_features_are_named_fields_then_the_action() -> None:

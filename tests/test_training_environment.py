@@ -286,7 +286,7 @@ def test_a_penalty_is_due_exactly_where_the_shield_intervened() -> None:
         ),
         ({"observation_keys": []}, "Expected at least one observation key, got none."),
         ({"observation_keys": ["propio"]}, "Unknown observation key 'propio'. Did you mean 'proprio'?"),
-        ({"observation_keys": 3}, "Expected one observation key or a list of them, got 3."),
+        ({"observation_keys": 3}, "Expected environment.observation_keys to be text or a list, got 3."),
         ({"wrapper": "gymnasium.wrappers:Nothing"}, "Expected a wrapper at 'gymnasium.wrappers:Nothing'"),
         ({"wrapper": "os:sep"}, "Expected a wrapper at 'os:sep', got '/', which cannot be called."),
         ({"arguments": {"tsk": "reach"}}, "that takes these arguments, got: "),
@@ -313,12 +313,11 @@ def test_without_profile_and_shield_what_acts_on_them_goes_too() -> None:
         trained.with_changes({"profile": None, "severity": 0.5})
 
 
-@pytest.mark.parametrize(
-    ("env_id", "message"), [("roep_gym/Tabletp-v0", "Did you mean: `Tabletop`?"), (3, "")]
-)
-def test_an_environment_that_is_not_registered_is_refused(env_id: Any, message: str) -> None:
-    with pytest.raises(InvalidInputError, match=f"Expected env_id to be a registered .*{re.escape(message)}"):
-        make_env(EnvironmentConfig(env_id))
+def test_an_environment_that_is_not_registered_is_refused() -> None:
+    with pytest.raises(
+        InvalidInputError, match=r"Expected env_id to be a registered .*Did you mean: `Tabletop`\?"
+    ):
+        make_env(EnvironmentConfig("roep_gym/Tabletp-v0"))
 
 
 @pytest.mark.parametrize("count", [0, True, 1.5])

@@ -21,6 +21,7 @@ from roep_gym.evaluate.judging.checks import Evidence
 from roep_gym.evaluate.judging.gate import LABELS, collect_evidence, decide
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, pairing_keys
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
+from roep_gym.mapping_reader import read_mapping
 from roep_gym.seeding import generator
 from roep_gym.typing import Array, FloatArray, IntArray
 
@@ -194,7 +195,7 @@ def floor_statuses(
 
 def _labels(evidence: Evidence, name: str, value: float) -> Array:
     """Return the trace labels (row,) with one threshold set to a value."""
-    config = GateConfig.from_dict({**evidence.config.to_dict(), name: value})
+    config = read_mapping(GateConfig, {**evidence.config.to_dict(), name: value}, "gate")
     changed = replace(evidence, config=config, admission=admit(evidence.data, evidence.rates, config))
     return np.asarray(decide(changed)["trace_label"].values)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import fcntl
 import io
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import IO
 import numpy as np
 
 from roep_gym.atomic_file import write_atomically
+from roep_gym.documents import read_json
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import EvaluationPlan, PlannedEpisode, ResolvedPlan, plan_from_mapping
 from roep_gym.typing import Array
@@ -84,10 +84,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: There is none, or it cannot be read.
         """
-        try:
-            return plan_from_mapping(json.loads(self.plan.read_text()))
-        except (OSError, json.JSONDecodeError) as error:
-            raise InvalidInputError(f"Expected a plan at {self.plan}, got {error}.") from error
+        return plan_from_mapping(read_json(self.plan, "a plan"))
 
     def _lock(self, lock: IO[str]) -> None:
         try:

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-import yaml
 from rich.console import Console
 from rich.table import Table
 
 from roep_gym.cli.policy_arguments import policy_arguments
-from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.documents import read_yaml
+from roep_gym.error import InfrastructureError, InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run.inference_server import InferenceSettings
 from roep_gym.evaluate.run.work import Executor
@@ -234,7 +234,11 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     """Return the plan of the file, of the run's folder or of the flags, with the flags' replacements."""
     source: dict[str, Any] = {}
     if arguments.plan:
-        source = _read_yaml(Path(arguments.plan))
+        source = read_yaml(Path(arguments.plan), "a plan")
+        if not isinstance(source, dict):
+            raise InvalidInputError(
+                f"Expected a mapping of plan fields in {arguments.plan}, got {shown(source)}."
+            )
         source.setdefault("name", Path(arguments.plan).stem)
     elif not arguments.policy:
         if arguments.out and RunDirectory(Path(arguments.out)).plan.exists():
@@ -263,18 +267,6 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     if arguments.camera:
         plan = replace(plan, environment=replace(plan.environment, cameras=arguments.camera))
     return plan
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        source = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise InvalidInputError(f"Expected a plan at {path}, got {error.strerror}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"Expected YAML in {path}, got: {' '.join(str(error).split())}") from error
-    if not isinstance(source, dict):
-        raise InvalidInputError(f"Expected a mapping of plan fields in {path}, got {type(source).__name__}.")
-    return source
 
 
 def _print_plan(console: Console, plan: ResolvedPlan, out: Path, workers: int) -> None:

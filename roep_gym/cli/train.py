@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-import yaml
 
-from roep_gym.error import InvalidInputError
+from roep_gym.documents import read_yaml
+from roep_gym.error import InvalidInputError, shown
 
 __all__ = ["TrainArguments", "run"]
 
@@ -39,19 +39,10 @@ def run(argv: Sequence[str]) -> int:
     from roep_gym.training.config import training_config
     from roep_gym.training.run import train
 
-    try:
-        source = yaml.safe_load(arguments.config.read_text())
-    except OSError as error:
-        raise InvalidInputError(
-            f"Expected a configuration at {arguments.config}, got {error.strerror}."
-        ) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InvalidInputError(
-            f"Expected YAML in {arguments.config}, got: {' '.join(str(error).split())}"
-        ) from error
+    source = read_yaml(arguments.config, "a configuration")
     if not isinstance(source, dict):
         raise InvalidInputError(
-            f"Expected a mapping of training fields in {arguments.config}, got {source!r}."
+            f"Expected a mapping of training fields in {arguments.config}, got {shown(source)}."
         )
     source.setdefault("name", arguments.config.stem)
     for name, value in (("seed", arguments.seed), ("total_timesteps", arguments.timesteps)):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError
+from roep_gym.mapping_reader import check_fields, read_mapping
 from roep_gym.training.environment import EnvironmentConfig
 
 __all__ = ["TrainingConfig", "training_config"]
@@ -53,46 +54,24 @@ class TrainingConfig:
     log_interval: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self, "training")
+        self.environment.with_changes(self.eval_environment)
         least = {"total_timesteps": 1, "seed": 0, "n_envs": 1, "eval_every": 0, "eval_episodes": 1}
         least |= {"checkpoint_every": 0, "log_interval": 1}
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < smallest:
-                raise InvalidInputError(f"Expected {name} to be an integer >= {smallest}, got {value!r}.")
-        if not isinstance(self.algorithm, str):
-            raise InvalidInputError(f"Expected algorithm to be a name, got {self.algorithm!r}.")
-        for name in ("subprocesses", "normalize"):
-            if not isinstance(getattr(self, name), bool):
-                raise InvalidInputError(f"Expected {name} to be true or false, got {getattr(self, name)!r}.")
-        if not isinstance(self.name, str) or not self.name or any(c in self.name for c in "/\\\n\0"):
+            if getattr(self, name) < smallest:
+                raise InvalidInputError(
+                    f"Expected training.{name} to be >= {smallest}, got {getattr(self, name)}."
+                )
+        if not self.name or any(c in self.name for c in "/\\\n"):
             raise InvalidInputError(f"Expected a name without slashes or line breaks, got {self.name!r}.")
 
 
-def training_config(source: Mapping[str, Any]) -> TrainingConfig:
+def training_config(source: Any) -> TrainingConfig:
     """Return the configuration in nested mappings, as YAML gives them.
 
     Raises:
         UnknownNameError: A field is unknown; the message offers the closest.
         InvalidInputError: A field is missing or malformed.
     """
-    values = _known(source, TrainingConfig, "training")
-    if "environment" not in values:
-        raise InvalidInputError(
-            "Expected the training field 'environment', got none; say what is trained on."
-        )
-    environment = _known(values["environment"], EnvironmentConfig, "environment")
-    _known(values.get("eval_environment", {}), EnvironmentConfig, "environment")
-    for name in ("hyperparameters", "eval_environment"):
-        if not isinstance(values.get(name, {}), Mapping):
-            raise InvalidInputError(f"Expected {name} to be a mapping, got {values[name]!r}.")
-    return TrainingConfig(**{**values, "environment": EnvironmentConfig(**environment)})
-
-
-def _known(source: Any, target: type, kind: str) -> dict[str, Any]:
-    if not isinstance(source, Mapping):
-        raise InvalidInputError(f"Expected a mapping of {kind} fields, got {source!r}.")
-    names = [entry.name for entry in fields(target)]
-    for name in source:
-        if name not in names:
-            raise unknown_name(f"{kind} field", str(name), names)
-    return dict(source)
+    return read_mapping(TrainingConfig, source, "training")

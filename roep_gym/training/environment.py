@@ -15,9 +15,8 @@ observations keep the spaces of the environment, images are (H, W, C): Stable-Ba
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,8 @@ import gymnasium as gym
 
 from roep_gym.envs.registration import register_environments
 from roep_gym.error import InvalidInputError
+from roep_gym.mapping_reader import check_fields, read_mapping
+from roep_gym.registry import load_place
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
@@ -81,6 +82,7 @@ class EnvironmentConfig:
     record: bool = False
 
     def __post_init__(self) -> None:
+        check_fields(self, "environment")
         # The others are refused where no shield is found, which `wrapper` may bring.
         for name, needed in (("severity", "profile"), ("terminate_on_refusal", "shield")):
             if getattr(self, needed) is None and getattr(self, name) != getattr(EnvironmentConfig, name):
@@ -95,11 +97,12 @@ class EnvironmentConfig:
         Where they take the profile or the shield away, the fields that act on it fall back to their defaults.
 
         Raises:
-            InvalidInputError: A field has no profile or shield to act on.
+            InvalidInputError: A field is unknown or malformed, or has no profile or shield to act on.
         """
         gone = [needed for needed in _DEPENDENT if needed in changes and changes[needed] is None]
         defaults = {name: getattr(EnvironmentConfig, name) for needed in gone for name in _DEPENDENT[needed]}
-        return replace(self, **{**defaults, **changes})
+        own = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return read_mapping(EnvironmentConfig, {**own, **defaults, **changes}, "environment")
 
 
 def make_env(
@@ -160,11 +163,7 @@ def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:
 
 
 def _named(name: str) -> EnvironmentWrapper:
-    module, _, attribute = name.partition(":")
-    try:
-        wrapper: EnvironmentWrapper = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInputError(f"Expected a wrapper at {name!r}, got: {error}.") from error
+    wrapper: EnvironmentWrapper = load_place(name, "wrapper")
     if not callable(wrapper):
         raise InvalidInputError(f"Expected a wrapper at {name!r}, got {wrapper!r}, which cannot be called.")
     return wrapper
