@@ -19,6 +19,7 @@ __all__ = [
     "PolicyOutputError",
     "RecordConflictError",
     "RoepError",
+    "ShieldError",
     "SimulationUnstableError",
     "UnknownNameError",
     "bounded",
@@ -49,6 +50,10 @@ class RecordConflictError(RoepError):
 
 class InfrastructureError(RoepError):
     """The simulator, the policy server or the machine failed; never an outcome of the policy."""
+
+
+class ShieldError(InfrastructureError):
+    """A shield raised, or answered with something that cannot be executed; nothing was executed."""
 
 
 class SimulationUnstableError(InfrastructureError):

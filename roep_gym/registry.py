@@ -1,19 +1,21 @@
 """The one shape of every seam: parts by name, built in, installed by another package, or at a place in Python.
 
-`Registry` finds a part; `POLICIES`, `OPERATORS`, `SHIELDS` and `SUITES`, each beside the protocol of its parts, are the
-seams. A third party offers a part under the seam's entry-point group; `module:attribute` needs no registration at all.
+`Registry` finds a part, `build_part` calls it with arguments; `POLICIES`, `OPERATORS`, `SHIELDS` and `SUITES`, each
+beside the protocol of its parts, are the seams. A third party offers a part under the seam's entry-point group;
+`module:attribute` needs no registration at all.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from roep_gym.error import InvalidInputError, RoepError, unknown_name
 
-__all__ = ["Registry", "load_place"]
+__all__ = ["Registry", "build_part", "load_place"]
 
 
 class Registry:
@@ -114,3 +116,32 @@ def load_place(place: str, kind: str) -> Any:
             "module can be imported."
         ) from error
     return part
+
+
+def build_part(kind: str, name: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    """Return what the class or function of a part makes of arguments.
+
+    Args:
+        kind: What it makes, for the message.
+        name: Name of the part, for the message.
+        factory: The class or function.
+        arguments: Its keyword arguments.
+
+    Raises:
+        InvalidInputError: The arguments do not fit, or the call raised; the message says what.
+        RoepError: Raised by the call itself.
+    """
+    try:
+        inspect.signature(factory).bind(**arguments)
+    except TypeError as error:
+        raise InvalidInputError(f"Expected arguments that fit the {kind} {name!r}, got: {error}.") from error
+    except ValueError:
+        pass  # some classes written in C have no signature; the call itself refuses what does not fit
+    try:
+        return factory(**arguments)
+    except RoepError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidInputError(
+            f"Expected the {kind} {name!r} to be built, got {type(error).__name__}: {error}."
+        ) from error

@@ -11,27 +11,34 @@ from typing import TYPE_CHECKING
 from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roep_gym.shields.base import SHIELD_REASONS, Assessment, RuntimeShield
     from roep_gym.shields.bootstrap import TrainingOutcome, train_shield
     from roep_gym.shields.config import ProjectionConfig, ShieldConfig
+    from roep_gym.shields.contract_suite import ShieldContractTests
     from roep_gym.shields.labels import BootstrapEpisode
     from roep_gym.shields.projection import PROJECTIONS
-    from roep_gym.shields.shield import SHIELD_REASONS, Assessment, RuntimeShield, Shield
+    from roep_gym.shields.registry import SHIELDS
+    from roep_gym.shields.shield import Shield
     from roep_gym.shields.storage import load_shield, save_shield
 else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "base": ["SHIELD_REASONS", "Assessment", "RuntimeShield"],
             "bootstrap": ["TrainingOutcome", "train_shield"],
             "config": ["ProjectionConfig", "ShieldConfig"],
+            "contract_suite": ["ShieldContractTests"],
             "labels": ["BootstrapEpisode"],
             "projection": ["PROJECTIONS"],
-            "shield": ["SHIELD_REASONS", "Assessment", "RuntimeShield", "Shield"],
+            "registry": ["SHIELDS"],
+            "shield": ["Shield"],
             "storage": ["load_shield", "save_shield"],
         },
     )
 
 __all__ = [
     "PROJECTIONS",
+    "SHIELDS",
     "SHIELD_REASONS",
     "Assessment",
     "BootstrapEpisode",
@@ -39,6 +46,7 @@ __all__ = [
     "RuntimeShield",
     "Shield",
     "ShieldConfig",
+    "ShieldContractTests",
     "TrainingOutcome",
     "load_shield",
     "save_shield",

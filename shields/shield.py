@@ -1,8 +1,4 @@
-"""The shield at runtime.
-
-`Shield.assess` scores a proposed action and, from the threshold on, replaces it. `RuntimeShield` is the protocol
-that `ShieldAction` consumes, for shields of other makers; `Assessment` is the answer to one step.
-"""
+"""The learned shield at runtime: `Shield.assess` scores a proposed action and, from the threshold on, replaces it."""
 
 from __future__ import annotations
 
@@ -12,67 +8,19 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from roep_gym.error import InvalidInputError
+from roep_gym.shields.base import Assessment
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.features import assemble, feature_names
 from roep_gym.shields.model import RiskModel
 from roep_gym.shields.projection import check_proposed_action, project
 from roep_gym.typing import Array
 
-__all__ = ["SHIELD_REASONS", "Assessment", "RuntimeShield", "Shield"]
-
-SHIELD_REASONS = ("below_threshold", "threshold_reached", "risk_not_finite")
-"""Why a shield did or did not intervene; an index is the code in step records."""
-
-
-class Assessment(NamedTuple):
-    """The shield tuple of one step (r_t, tau, I_t, reason_t, proj_t), with what it sends down.
-
-    Attributes:
-        risk: r_t, NaN when it could not be computed.
-        threshold: tau.
-        intervene: I_t, whether the risk reached the threshold or is not finite.
-        reason: One of `SHIELD_REASONS`.
-        projection: One of `roep_gym.shields.projection.PROJECTIONS`.
-        action: The action to execute: the very object that was proposed when the shield does not intervene.
-        refused: Whether it is the safe refusal.
-    """
-
-    risk: float
-    threshold: float
-    intervene: bool
-    reason: str
-    projection: str
-    action: Array
-    refused: bool
-
-
-@runtime_checkable
-class RuntimeShield(Protocol):
-    """A shield that `ShieldAction` can apply."""
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Entries of the low-dimensional observation that `assess` takes, in this order."""
-
-    @property
-    def action_size(self) -> int:
-        """Number of entries of an action."""
-
-    @property
-    def action_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound of every action entry that the shield respects."""
-
-    @property
-    def control_mode(self) -> str:
-        """The control mode that the shield's actions are meant for, "relative" or "absolute"."""
-
-    def assess(self, low: Array, action: Array) -> Assessment:
-        """Return the shield tuple of a proposed action, shape (action size,), under `low`, shape (fields,)."""
+__all__ = ["Shield"]
 
 
 @dataclass(frozen=True, eq=False)

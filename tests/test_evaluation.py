@@ -26,6 +26,7 @@ from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REA
 from roep_gym.evaluate.store.journal import Journal
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
+from roep_gym.shields import Shield
 
 TESTS = Path(__file__).parent
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
@@ -229,6 +230,44 @@ def test_an_exception_is_an_abort_that_is_retried_and_the_rest_goes_on(tmp_path:
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     assert data["success"].values.tolist() == [1, NOT_RUN, 1, 1, 1, 1]
     assert data["aborts"].values.tolist() == [0, 3, 0, 0, 0, 0]
+
+
+def test_a_broken_shield_is_an_abort_and_never_an_outcome_of_the_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shield that answers with NaN in one episode, and raises once in another, costs attempts alone."""
+    sound, asked = Shield.assess, list[str]()
+
+    def assess(self: Shield, low: Any, action: Any) -> Any:
+        answer = sound(self, low, action)
+        asked.append("")
+        if len(asked) == 1:
+            raise ZeroDivisionError("once")
+        return answer
+
+    plan = make_plan(conditions=["bootstrap_clean", "bootstrap_perturb", "full"])
+    intact = evaluate(plan, tmp_path / "intact", InProcess)
+    monkeypatch.setattr(Shield, "assess", assess)
+    summary = evaluate(plan, tmp_path / "run", InProcess)
+    assert (summary.recorded, summary.incomplete) == (intact.recorded, ())
+    assert [abort.cause for abort in summary.aborts] == [
+        f"Expected the shield {str(next((tmp_path / 'run').rglob('*.npz')))!r} to assess an action, but it raised "
+        "ZeroDivisionError: once; nothing was executed, correct the shield."
+    ]
+    equal(tmp_path / "intact", tmp_path / "run")
+
+    def broken(self: Shield, low: Any, action: Any) -> Any:
+        return sound(self, low, action)._replace(intervene=True, action=np.full(7, np.nan))
+
+    monkeypatch.setattr(Shield, "assess", broken)
+    summary = evaluate(plan, tmp_path / "broken", InProcess)
+    assert {episode.condition for episode in summary.incomplete} == {"full"}
+    assert all("an action of finite numbers, got array([nan" in abort.cause for abort in summary.aborts)
+    data = load_dataset(RunDirectory(tmp_path / "broken").dataset)
+    bootstrap, full = data["success"].values[:12], data["success"].values[12:]
+    assert (bootstrap != NOT_RUN).all()
+    assert full.tolist() == [NOT_RUN] * 6
+    assert not (data["reason"] == REASONS.index("invalid_execution")).any()
 
 
 @pytest.mark.parametrize(

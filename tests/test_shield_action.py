@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,17 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.utils.env_checker import check_env
 
-from roep_gym.error import InvalidInputError, PolicyOutputError, UnknownNameError
+from roep_gym.error import (
+    InfrastructureError,
+    InvalidInputError,
+    PolicyOutputError,
+    ShieldError,
+    UnknownNameError,
+)
 from roep_gym.shields import Assessment, ProjectionConfig, Shield, ShieldConfig, save_shield
 from roep_gym.shields.model import Layer, RiskModel, ZScore
+from roep_gym.shields.registry import SHIELDS
+from roep_gym.wrappers.record_episode import RecordEpisode
 from roep_gym.wrappers.shield_action import ShieldAction
 
 FIELDS = ("x", "y", "z")
@@ -110,6 +119,29 @@ def foreign_shield() -> ForeignShield:
 
 def not_a_shield() -> str:
     return "shield"
+
+
+def make_shield_of(risk: float) -> ForeignShield:
+    return ForeignShield()
+
+
+def raising_shield() -> ForeignShield:
+    raise SystemExit(3)
+
+
+class Scripted(ForeignShield):
+    """A shield that answers with what it was given, and counts its resets."""
+
+    def __init__(self, answer: Any = None) -> None:
+        self.answer, self.resets, self.lock = answer, 0, threading.Lock()
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def assess(self, low: Any, action: Any) -> Any:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer(action) if callable(self.answer) else self.answer
 
 
 def actions(count: int = 30) -> np.ndarray[Any, Any]:
@@ -264,10 +296,10 @@ def test_a_shield_of_another_maker(tmp_path: Path) -> None:
     env.reset(seed=0)
     *_, info = env.step(np.ones(7, np.float32))
     assert info["executed_action"].tolist() == [0.5] * 7
-    with pytest.raises(InvalidInputError, match="to return a RuntimeShield, got str"):
+    with pytest.raises(InvalidInputError, match=r"Expected a shield as a file, .*, got 'shield'."):
         ShieldAction(PointEnv(), f"{__name__}:not_a_shield")
     for name in ("no_such_module:f", f"{__name__}:no_such_name"):
-        with pytest.raises(InvalidInputError, match="to name a function without arguments"):
+        with pytest.raises(InvalidInputError, match="Expected a shield at"):
             ShieldAction(PointEnv(), name)
 
 
@@ -293,7 +325,12 @@ def test_field_names_of_an_environment_without_them(tmp_path: Path) -> None:
 def test_what_does_not_fit_is_refused_at_construction(tmp_path: Path) -> None:
     path = stored(tmp_path)
     cases: list[tuple[gym.Env[Any, Any], dict[str, Any], str]] = [
-        (PointEnv(), {"shield": ""}, "`shield` to be a file or `module:name`, got ''"),
+        (PointEnv(), {"shield": ""}, "action_bounds, control_mode and assess, got ''"),
+        (PointEnv(), {"shield": ForeignShield}, "control_mode and assess, got <class"),
+        (PointEnv(), {"shield": "careful"}, "Unknown shield 'careful'."),
+        (PointEnv(), {"shield": f"{__name__}:actions"}, "fields, action_size, action_bounds"),
+        (PointEnv(), {"shield": f"{__name__}:make_shield_of"}, "Expected arguments that fit the shield"),
+        (PointEnv(), {"shield": f"{__name__}:raising_shield"}, "to be built, got SystemExit: 3."),
         (PointEnv(), {"shield": "missing.npz"}, "Expected a shield file at missing.npz, found none"),
         (PointEnv(), {"terminate_on_refusal": 1}, "`terminate_on_refusal` to be True or False, got 1"),
         (PointEnv(), {"field_names": [1, 2, 3]}, "`field_names` to be None or a list of names"),
@@ -307,3 +344,91 @@ def test_what_does_not_fit_is_refused_at_construction(tmp_path: Path) -> None:
     for env, settings, message in cases:
         with pytest.raises(InvalidInputError, match=re.escape(message)):
             ShieldAction(env, **{"shield": path, **settings})
+
+
+SOUND = Assessment(0.9, 0.5, True, "threshold_reached", "projected", np.zeros(7, np.float32), False)
+
+
+def write_into(action: Any) -> Assessment:
+    action[:] = 0.25
+    return Assessment(0.1, 0.5, False, "below_threshold", "none", action, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "an Assessment, got None"),
+        (np.zeros(7), "an Assessment, got array"),
+        (SOUND._replace(action=np.full(7, np.nan)), "an action of finite numbers, got array([nan"),
+        (SOUND._replace(action=np.full(7, np.inf)), "an action of finite numbers, got array([inf"),
+        (SOUND._replace(action=np.full(7, 1e300)), "an action of finite numbers, got"),
+        (SOUND._replace(action=None), "an action of 7 numbers, got None"),
+        (SOUND._replace(action=np.zeros(6)), "an action of 7 numbers, got"),
+        (SOUND._replace(action=np.zeros((1, 7))), "an action of 7 numbers, got"),
+        (SOUND._replace(action=[[0.0], 1.0]), "an action of shape (7,), got"),
+        (SOUND._replace(action=["0"] * 7), "an action of 7 numbers, got"),
+        (SOUND._replace(intervene=False), "the proposed action [1.0, 1.0"),
+        (write_into, "the proposed action [1.0, 1.0"),
+        (SOUND._replace(risk=None), "a number as its risk, got None"),
+        (SOUND._replace(threshold=np.nan), "a finite threshold, got nan"),
+        (lambda a: SOUND._replace(risk=np.nan, intervene=False, action=a), "an intervention, since its risk"),
+        (SOUND._replace(intervene="yes"), "True or False as intervene, got 'yes'"),
+        (SOUND._replace(refused=None), "True or False as refused, got None"),
+        (SOUND._replace(reason="threshold"), "or 'threshold_reached'?"),
+        (SOUND._replace(projection="projcted"), "Did you mean 'projected'?"),
+        (ZeroDivisionError("by zero"), "to assess an action, but it raised ZeroDivisionError: by zero"),
+        (PolicyOutputError("not mine"), "but it raised PolicyOutputError: not mine"),
+    ],
+)  # fmt: skip
+def test_a_broken_shield_is_its_own_failure_and_nothing_is_executed(answer: Any, message: str) -> None:
+    env = RecordEpisode(ShieldAction(PointEnv(), Scripted(answer)))
+    env.reset(seed=0)
+    with pytest.raises(ShieldError, match="(?s)he shield Scripted .*" + re.escape(message)) as caught:
+        env.step(np.ones(7, np.float32))
+    assert isinstance(caught.value, InfrastructureError)
+    assert env.unwrapped.received == []
+
+
+def test_what_a_sound_shield_answers_is_executed() -> None:
+    env = ShieldAction(PointEnv(), Scripted(SOUND))
+    env.reset(seed=0)
+    env.step(np.ones(7, np.float32))
+    assert env.unwrapped.received[-1] is SOUND.action
+
+
+def test_a_shield_is_reset_at_each_episode() -> None:
+    shield = Scripted(SOUND)
+    env = ShieldAction(PointEnv(), shield)
+    for episode in range(3):
+        env.reset(seed=0)
+        assert shield.resets == episode + 1
+    shield.reset = lambda: 1 / 0  # type: ignore[method-assign,assignment]
+    with pytest.raises(
+        ShieldError, match="Expected the shield Scripted to be reset, but it raised ZeroDivisionError"
+    ):
+        env.reset(seed=0)
+    with pytest.raises(ResetNeeded):
+        env.step(np.zeros(7, np.float32))
+
+
+def test_an_object_is_used_as_it_is_and_has_no_json_form() -> None:
+    shield = Scripted(SOUND)
+    env = ShieldAction(gym.make("ShieldTest/Point-v0"), shield)
+    assert env.shield is shield
+    with pytest.warns(
+        UserWarning, match="Expected a shield by file, name or 'module:attribute' in `env.spec`"
+    ):
+        spec = env.spec
+    assert spec is not None
+    assert spec.additional_wrappers[-1].kwargs["shield"] is shield
+
+
+def test_a_registered_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SHIELDS, "_parts", {})
+    SHIELDS.register("halving", ForeignShield)
+    env = ShieldAction(gym.make("ShieldTest/Point-v0"), "halving")
+    assert isinstance(env.shield, ForeignShield)
+    rebuilt = gym.make(EnvSpec.from_json(env.spec.to_json()))
+    assert isinstance(rebuilt.get_wrapper_attr("shield"), ForeignShield)
+    with pytest.raises(UnknownNameError, match="Did you mean 'halving'"):
+        ShieldAction(PointEnv(), "halfing")

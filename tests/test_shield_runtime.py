@@ -225,7 +225,7 @@ def test_the_runtime_is_fast() -> None:
 
 def test_the_runtime_imports_no_torch() -> None:
     code = (
-        "import sys; import roep_gym.shields, roep_gym.shields.storage, roep_gym.shields.shield;"
+        "import sys; import roep_gym.shields, roep_gym.shields.storage, roep_gym.shields.registry;"
         "print(sorted({'torch', 'gymnasium', 'xarray'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

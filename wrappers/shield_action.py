@@ -5,22 +5,21 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, ShieldError, unknown_name
+from roep_gym.shields.base import Assessment, RuntimeShield, check_assessment, reset_shield
 from roep_gym.shields.features import field_indices
 from roep_gym.shields.projection import check_proposed_action
-from roep_gym.shields.shield import RuntimeShield
-from roep_gym.shields.storage import load_shield
+from roep_gym.shields.registry import find_shield
 from roep_gym.typing import Array, Info
 from roep_gym.wrappers.stack_order import check_order
 
@@ -34,7 +33,8 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     is not finite, the shield's projection or its safe refusal goes down instead. After each step `info["shield"]`
     holds risk, threshold, intervened, reason, projection and refused, and `info["executed_action"]` the action
     that was sent down. A proposed action that is not finite or wrongly shaped is never rescued: `step` raises
-    `PolicyOutputError`, whatever the shield.
+    `PolicyOutputError`, whatever the shield. A shield that raises, or whose answer cannot be executed, makes `step`
+    raise `ShieldError` before anything is executed.
 
     Example:
         >>> import gymnasium as gym
@@ -53,7 +53,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def __init__(
         self,
         env: gym.Env[Any, Any],
-        shield: str,
+        shield: str | RuntimeShield,
         observation_key: str = "proprio",
         field_names: list[str] | None = None,
         terminate_on_refusal: bool = False,
@@ -63,8 +63,8 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
         Args:
             env: The environment.
-            shield: File of a stored shield, or `module:name` of a function without arguments that returns a
-                `RuntimeShield`.
+            shield: File of a stored shield, a registered name, `module:attribute` of a `RuntimeShield` or of what makes
+                one without arguments, or a `RuntimeShield` itself; `env.spec` then has no JSON form.
             observation_key: Entry of a Dict observation that holds the shield's fields; a Box observation is taken
                 whole.
             field_names: Names of that observation's entries; None takes them from the environment's
@@ -78,8 +78,6 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             InvalidInputError: The shield cannot be read, it does not fit the environment's spaces or control mode, or
                 the stack below has a `RecordEpisode` or another `ShieldAction`.
         """
-        if not isinstance(shield, str) or not shield:
-            raise InvalidInputError(f"Expected `shield` to be a file or `module:name`, got {shield!r}.")
         flags = {
             "terminate_on_refusal": terminate_on_refusal,
             "frames_on_intervention": frames_on_intervention,
@@ -94,15 +92,17 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         check_order(env, ShieldAction)
         RecordConstructorArgs.__init__(
             self,
+            _disable_deepcopy=True,  # a shield may hold what cannot be copied
             shield=shield,
             observation_key=observation_key,
-            field_names=field_names,
+            field_names=None if field_names is None else list(field_names),
             terminate_on_refusal=terminate_on_refusal,
             frames_on_intervention=frames_on_intervention,
         )
         gym.Wrapper.__init__(self, env)
 
-        self.shield = _load(shield)
+        self.shield = find_shield(shield)
+        self._name = repr(shield) if isinstance(shield, str) else type(shield).__name__
         self.terminate_on_refusal = terminate_on_refusal
         self.frames_on_intervention = frames_on_intervention
         self._draws_frames = env.has_wrapper_attr("request_frames")
@@ -111,8 +111,27 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._columns = field_indices(self.shield.fields, _names_of(env, observation_key, field_names))
         self._low: Array | None = None
 
+    @property
+    def spec(self) -> EnvSpec | None:  # type: ignore[override]
+        """The specification that rebuilds the stack; of a shield given as an object, in this process alone."""
+        if not isinstance(self._saved_kwargs["shield"], str):
+            gym.logger.warn(
+                "Expected a shield by file, name or 'module:attribute' in `env.spec`, got an object of "
+                f"{self._name}: the specification has no JSON form and rebuilds the stack in this process alone."
+            )
+        return super().spec
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """Reset the environment; the first observation is what the first action will be assessed under."""
+        """Reset the shield and the environment; the first action will be assessed under the first observation.
+
+        Raises:
+            ShieldError: The shield's `reset` raised.
+        """
+        self._low = None
+        try:
+            reset_shield(self.shield)
+        except Exception as error:
+            raise self._failed("be reset", error) from error
         observation, info = self.env.reset(seed=seed, options=options)
         self._low = self._select(observation)
         return observation, info
@@ -122,6 +141,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
         Raises:
             PolicyOutputError: The proposed action is not finite or wrongly shaped.
+            ShieldError: The shield raised, or `check_assessment` refuses its answer; nothing was executed.
             gymnasium.error.ResetNeeded: `reset` was not called.
         """
         if self._low is None:
@@ -129,7 +149,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 "Expected `reset` before the first `step`, since a shield needs the observation acted on."
             )
         check_proposed_action(action, self._action_size)
-        assessment = self.shield.assess(self._low, action)
+        assessment = self._assess(self._low, action)
         looks_again = assessment.intervene and self.frames_on_intervention and self._draws_frames
         if looks_again:
             self.env.get_wrapper_attr("request_frames")(True)
@@ -153,25 +173,25 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             terminated, info["termination"] = True, "safe_refusal"
         return observation, reward, terminated, truncated, info
 
+    def _assess(self, low: Array, action: Any) -> Assessment:
+        """Return the shield's answer; whatever is wrong with it is the shield's failure."""
+        proposed = np.array(action)
+        try:
+            answer = self.shield.assess(low, action)
+        except Exception as error:
+            raise self._failed("assess an action", error) from error
+        return check_assessment(answer, proposed, self._name)
+
+    def _failed(self, what: str, error: Exception) -> ShieldError:
+        return ShieldError(
+            f"Expected the shield {self._name} to {what}, but it raised {type(error).__name__}: {error}; nothing was "
+            "executed, correct the shield."
+        )
+
     def _select(self, observation: Any) -> Array:
         """Return a copy of the entries that the shield takes."""
         low = observation if self._key is None else observation[self._key]
         return np.asarray(low)[self._columns]
-
-
-def _load(shield: str) -> RuntimeShield:
-    module, separator, name = shield.partition(":")
-    if not separator or Path(shield).exists():
-        return load_shield(shield)
-    try:
-        made = getattr(importlib.import_module(module), name)()
-    except (ImportError, AttributeError, TypeError) as error:
-        raise InvalidInputError(
-            f"Expected {shield!r} to name a function without arguments that returns a shield, but: {error}."
-        ) from error
-    if not isinstance(made, RuntimeShield):
-        raise InvalidInputError(f"Expected {shield!r} to return a RuntimeShield, got {type(made).__name__}.")
-    return made
 
 
 def _check_actions(env: gym.Env[Any, Any], shield: RuntimeShield) -> int:
