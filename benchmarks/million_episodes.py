@@ -28,6 +28,7 @@ import numpy as np
 
 from roep_gym import contracts, seeding
 from roep_gym.atomic_file import write_atomically
+from roep_gym.episode import EpisodeIdentity
 from roep_gym.evaluate.plan import (
     CONDITION_SETS,
     EvaluationPlan,
@@ -119,16 +120,21 @@ def _trace(perturbed: bool, shielded: bool, success: bool, number: int) -> Episo
             }
             done["executed_action"] = actions[step] * (0.5 if intervened else 1)
         trace.act(actions[step], 0.0, done)
-    attributes = {
-        "profile": {"name": "medium" if perturbed else "clean", "operators": []},
-        "instruction": "do something",
-        "proprio": [f"entry_{k}" for k in range(LAYOUT.proprio_size)],
-        "longest_chunk": 8,
-        "declared": json.dumps(CONTRACT.to_dict(), sort_keys=True),
-        "observed": json.dumps({"control_mode": "relative", "chunk_length": 8}),
-        "fingerprint": json.dumps(FINGERPRINT, sort_keys=True),
-    }
-    return trace.finish("success" if success else "timeout", 0, attributes)
+    record = trace.finish(
+        "success" if success else "timeout",
+        {"instruction": "do something"},
+        episode=EpisodeIdentity("pool", 0, number),
+        proprio=tuple(f"entry_{k}" for k in range(LAYOUT.proprio_size)),
+        profile={"name": "medium" if perturbed else "clean", "operators": []},
+    )
+    attributes = replace(
+        record.attributes,
+        longest_chunk=8,
+        declared=CONTRACT.to_dict(),
+        observed={"control_mode": "relative", "chunk_length": 8},
+        fingerprint=FINGERPRINT,
+    )
+    return replace(record, attributes=attributes)
 
 
 def recorded(plan: ResolvedPlan) -> Iterator[tuple[PlannedEpisode, PackedRecord]]:
@@ -147,26 +153,21 @@ def recorded(plan: ResolvedPlan) -> Iterator[tuple[PlannedEpisode, PackedRecord]
                     success = bool(hardness[group, episode] + random.normal(0, 0.01) < rate)
                     kind = (condition.profile != "clean", condition.shielded, success)
                     record = records[kind][int(random.integers(POOL))]
-                    identity = {
-                        "run_id": plan.run_id(row, condition),
-                        "seed_group": group,
-                        "episode": episode,
-                    }
                     yield (
                         planned,
                         pack_record(
                             replace(
                                 record,
-                                summary={
-                                    **record.summary,
-                                    "decisions": 12,
-                                    "scene_hash": 1000 * row.index + 10 * group + episode,
-                                    "settle_displacement": 1e-5,
-                                    "fingerprint": 1,
-                                    "policy_latency": 0.01,
-                                    "wall_time": 3.0,
-                                },
-                                attributes={**record.attributes, "episode": identity},
+                                summary=replace(
+                                    record.summary,
+                                    decisions=12,
+                                    scene_hash=1000 * row.index + 10 * group + episode,
+                                    settle_displacement=1e-5,
+                                    fingerprint=1,
+                                    policy_latency=0.01,
+                                    wall_time=3.0,
+                                ),
+                                attributes=replace(record.attributes, episode=plan.identity(planned)),
                             )
                         ),
                     )

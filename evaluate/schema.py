@@ -9,14 +9,14 @@ the schema; `CONDITIONS` and `REASONS` are the vocabularies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from roep_gym.error import InvalidInputError
-from roep_gym.record import REASONS, UNSAFE_CHANNELS
+from roep_gym.record import NOT_RUN, REASONS, UNSAFE_CHANNELS, EpisodeSummary, Variable
 
 __all__ = [
     "CONDITIONS",
@@ -33,8 +33,6 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
-NOT_RUN = -1
-"""The value of an integer outcome of an episode that was not run."""
 
 
 @dataclass(frozen=True)
@@ -79,81 +77,38 @@ PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "en
 """Variables that, with suite and task, are equal for the same episode in every condition of a row."""
 
 
-@dataclass(frozen=True)
-class _Variable:
-    dtype: str
-    fill: Any
-    long_name: str
-    units: str = "1"
-    timing: bool = False
-
-
-EPISODE_VARIABLES: Mapping[str, _Variable] = {
-    "row_index": _Variable("int32", NOT_RUN, "index of the row along the dimension row"),
-    "condition_index": _Variable("int8", NOT_RUN, "index of the condition along the dimension condition"),
-    "seed_group": _Variable("int32", NOT_RUN, "seed group"),
-    "episode_index": _Variable("int32", NOT_RUN, "episode index within the seed group"),
-    "init_state": _Variable("int32", NOT_RUN, "index of the initial state"),
-    "env_seed": _Variable("int64", NOT_RUN, "scene seed of the environment"),
-    "success": _Variable("int8", NOT_RUN, "success: 1, failure: 0, not run: -1"),
-    "reason": _Variable("int8", NOT_RUN, "termination reason; not run: -1"),
-    "steps": _Variable("int32", NOT_RUN, "control steps, settling steps excluded"),
-    "recorded_steps": _Variable("int32", NOT_RUN, "step records that exist; -1 where no steps are kept"),
-    "max_abs_action": _Variable("float64", np.nan, "largest absolute entry of the proposed actions"),
-    "nonfinite_actions": _Variable(
-        "int32", NOT_RUN, "proposed actions that are not finite or wrongly shaped"
-    ),
-    "intervention_steps": _Variable(
-        "int32", NOT_RUN, "steps with an applied shield action, refusals included"
-    ),
-    "refusals": _Variable("int32", NOT_RUN, "steps with a safe refusal"),
-    "risk_steps": _Variable("int32", NOT_RUN, "steps with a shield risk score"),
-    "interventions": _Variable("int32", NOT_RUN, "steps at which the shield intervened"),
-    "crossings": _Variable("int32", NOT_RUN, "steps whose risk reached the threshold"),
-    "unsafe_attempts": _Variable("int32", NOT_RUN, "steps with an unsafe attempt in any active channel"),
-    "repeated_actions": _Variable("int32", NOT_RUN, "proposed actions equal to the one before"),
-    "clipped_actions": _Variable("int32", NOT_RUN, "proposed actions outside the action bounds"),
-    "unique_actions": _Variable("int32", NOT_RUN, "distinct proposed actions"),
-    "decisions": _Variable("int32", NOT_RUN, "policy decisions"),
-    "frames_perturbed": _Variable(
-        "int32", NOT_RUN, "frames given to the policy that differ from the clean frame"
-    ),
-    "frames_given": _Variable("int32", NOT_RUN, "frames given to the policy"),
-    "scene_hash": _Variable("int64", NOT_RUN, "hash of the nominal scene, 63 bits; -1 where not recorded"),
-    "settle_displacement": _Variable(
-        "float64",
-        np.nan,
-        "farthest that an object moved sideways while settling; NaN where not recorded",
-        "m",
-    ),
-    "fingerprint": _Variable(
-        "int64", NOT_RUN, "hash of the numeric fingerprint, 63 bits; -1 where not recorded"
-    ),
-    "aborts": _Variable("int8", 0, "attempts that an infrastructure failure ended"),
-    "wall_time": _Variable("float64", np.nan, "wall time", "s", timing=True),
-    "policy_latency": _Variable("float64", np.nan, "mean time of a policy decision", "s", timing=True),
+EPISODE_VARIABLES: Mapping[str, Variable] = {
+    "row_index": Variable("int32", NOT_RUN, "index of the row along the dimension row"),
+    "condition_index": Variable("int8", NOT_RUN, "index of the condition along the dimension condition"),
+    "seed_group": Variable("int32", NOT_RUN, "seed group"),
+    "episode_index": Variable("int32", NOT_RUN, "episode index within the seed group"),
+    "init_state": Variable("int32", NOT_RUN, "index of the initial state"),
+    "env_seed": Variable("int64", NOT_RUN, "scene seed of the environment"),
+    **{f.name: f.metadata["variable"] for f in fields(EpisodeSummary) if "variable" in f.metadata},
+    "aborts": Variable("int32", 0, "attempts that an infrastructure failure ended"),
 }
-"""Variables along `episode`; those marked `timing` differ between identical runs."""
+"""Variables along `episode`: the plan's, those of `EpisodeSummary`, and the aborted attempts; those marked `timing`
+differ between identical runs."""
 
-ROW_VARIABLES: Mapping[str, _Variable] = {
-    "model": _Variable("str", "", "model"),
-    "suite": _Variable("str", "", "LIBERO suite"),
-    "task": _Variable("str", "", "task"),
-    "instruction": _Variable("str", "", "instruction"),
-    "shield_status": _Variable("str", "none", "trained, failed or none"),
-    "shield_tau": _Variable("float64", np.nan, "risk threshold"),
-    "shield_digest": _Variable("str", "", "content hash of the shield"),
-    "shield_reason": _Variable("str", "", "why there is no shield"),
-    "risk_positive_episodes": _Variable("int32", NOT_RUN, "risk episodes in the bootstrap data"),
-    "risk_label_source": _Variable("str", "", "unsafe_attempt or timeout_tail"),
-    "shield_metadata": _Variable("str", "{}", "metadata of the shield's training, JSON"),
-    "contract_status": _Variable("str", "unknown", "match, mismatch or unknown"),
-    "contract_unresolved": _Variable("int32", 0, "contract fields that close C_fid"),
-    "contract_note": _Variable("str", "", "why mismatches and unknowns are accepted"),
-    "action_mode": _Variable(
+ROW_VARIABLES: Mapping[str, Variable] = {
+    "model": Variable("str", "", "model"),
+    "suite": Variable("str", "", "LIBERO suite"),
+    "task": Variable("str", "", "task"),
+    "instruction": Variable("str", "", "instruction"),
+    "shield_status": Variable("str", "none", "trained, failed or none"),
+    "shield_tau": Variable("float64", np.nan, "risk threshold"),
+    "shield_digest": Variable("str", "", "content hash of the shield"),
+    "shield_reason": Variable("str", "", "why there is no shield"),
+    "risk_positive_episodes": Variable("int32", NOT_RUN, "risk episodes in the bootstrap data"),
+    "risk_label_source": Variable("str", "", "unsafe_attempt or timeout_tail"),
+    "shield_metadata": Variable("str", "{}", "metadata of the shield's training, JSON"),
+    "contract_status": Variable("str", "unknown", "match, mismatch or unknown"),
+    "contract_unresolved": Variable("int32", 0, "contract fields that close C_fid"),
+    "contract_note": Variable("str", "", "why mismatches and unknowns are accepted"),
+    "action_mode": Variable(
         "str", "", "action mode that ran (relative or absolute); empty where it was not recorded"
     ),
-    "contract": _Variable("str", "[]", "contract fields with declared, observed, verdict, resolution, JSON"),
+    "contract": Variable("str", "[]", "contract fields with declared, observed, verdict, resolution, JSON"),
 }
 """Variables along `row`."""
 
@@ -248,7 +203,7 @@ def check_dataset(data: xr.Dataset) -> None:
         )
 
 
-def _attributes(spec: _Variable) -> dict[str, Any]:
+def _attributes(spec: Variable) -> dict[str, Any]:
     attributes: dict[str, Any] = {"long_name": spec.long_name}
     if spec.dtype != "str":
         attributes["units"] = spec.units

@@ -90,11 +90,11 @@ class BootstrapEpisode:
     @classmethod
     def from_record(cls, record: EpisodeRecord) -> BootstrapEpisode:
         """Return the episode of a record, identified by run id, seed group and episode."""
-        episode = record.attributes["episode"]
+        episode = record.attributes.episode
         return cls(
-            identifier="/".join(str(episode[name]) for name in ("run_id", "seed_group", "episode")),
-            reason=record.summary["reason"],
-            fields=tuple(record.attributes["proprio"]),
+            identifier="/".join(map(str, episode.key)),
+            reason=record.summary.reason,
+            fields=record.attributes.proprio,
             low=record.steps["proprio"],
             actions=record.steps["proposed_action"],
             unsafe=(record.steps["unsafe"] == 1).any(axis=1),

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mappi
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
+from roep_gym.evaluate.store.dataset import write_run
+from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
 from roep_gym.evaluate.store.journal import Journal
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
@@ -91,6 +95,16 @@ def test_every_planned_episode_is_recorded_with_its_key(whole_run: Path) -> None
     provenance = json.loads(data.attrs["provenance"])
     assert provenance["plan"]["name"] == "test"
     assert set(provenance["fingerprints"]) == {str(v) for v in set(data["fingerprint"].values.tolist())}
+
+
+def test_hundreds_of_aborted_attempts_of_one_episode_are_counted(tmp_path: Path) -> None:
+    plan, run = make_plan(), RunDirectory(tmp_path / "run")
+    with run.open(plan), closing(Journal(run.journal, plan.digest)) as journal:
+        for _ in range(200):
+            journal.add_abort(next(plan.episodes()), "it broke", "here")
+        write_run(run, plan, journal)
+    for data in (load_dataset(run.dataset), read_tables(run.root / EPISODES, run.root / ROWS)):
+        assert data["aborts"].values.max() == data["aborts"].values.sum() == 200
 
 
 def test_clones_are_executions_of_their_own(whole_run: Path) -> None:
@@ -361,11 +375,9 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
     planned, record = next(source.records())
     journal = Journal(tmp_path / "journal.sqlite", plan.digest)
     journal.add(planned, record)
-    later = type(record)(
-        {**record.summary, "wall_time": 99.0}, record.steps, record.frames, record.attributes
-    )
+    later = replace(record, summary=replace(record.summary, wall_time=99.0))
     journal.add(planned, later)
-    other = type(record)({**record.summary, "steps": 1}, record.steps, record.frames, record.attributes)
+    other = replace(record, summary=replace(record.summary, steps=1))
     with pytest.raises(RecordConflictError, match="got two that differ"):
         journal.add(planned, other)
     assert len(journal.recorded()) == 1

@@ -5,29 +5,52 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.store.journal import Abort, Journal
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
-from roep_gym.record import EpisodeRecord
+from roep_gym.record import UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 
 
-def record(steps: int = 3, **summary: object) -> EpisodeRecord:
+def record(steps: int = 3, **summary: Any) -> EpisodeRecord:
+    counts = dict.fromkeys((f.name for f in fields(EpisodeSummary)), 0)
     return EpisodeRecord(
-        {"reason": "success", "steps": steps, "max_abs_action": float("nan"), "wall_time": 1.0, **summary},
+        EpisodeSummary(
+            **{
+                **counts,
+                "reason": "success",
+                "steps": steps,
+                "max_abs_action": float("nan"),
+                "unsafe_channel_attempts": dict.fromkeys(UNSAFE_CHANNELS, -1),
+                "wall_time": 1.0,
+                **summary,
+            }
+        ),
+        EpisodeAttributes(
+            episode=EpisodeIdentity("run", 0, 1, scene_seed=3),
+            instruction="do it",
+            profile={"name": "clean", "operators": []},
+            proprio=("x", "y"),
+            image_keys=(),
+            depth_keys=(),
+            unsafe_channels=UNSAFE_CHANNELS,
+            shield_reasons=("above", "below"),
+            projections=("none",),
+        ),
         {
             "proposed_action": np.arange(steps * 7, dtype=np.float32).reshape(steps, 7),
             "risk": np.full(steps, np.nan),
             "unsafe": np.zeros((steps, 5), dtype=np.int8),
             "patch": np.zeros((steps, 0, 3), dtype=np.int32),
         },
-        attributes={"instruction": "do it"},
     )
 
 
@@ -47,8 +70,8 @@ def test_a_record_comes_back_as_it_was(journal: Journal, steps: int) -> None:
     journal.add(planned(0), given)
     ((key, stored),) = journal.records()
     assert key == planned(0)
-    assert repr(stored.summary) == repr(dict(sorted(given.summary.items())))
-    assert stored.attributes == {"instruction": "do it", "frames": ""}
+    assert pack_record(stored).summary == pack_record(given).summary
+    assert stored.attributes == given.attributes
     assert stored.steps.keys() == given.steps.keys()
     for name, values in given.steps.items():
         assert stored.steps[name].dtype == values.dtype
@@ -66,7 +89,7 @@ def test_a_conflict_costs_none_of_the_records_beside_it(journal: Journal) -> Non
     journal.add(planned(1), record(4))
     with pytest.raises(RecordConflictError, match=r"Expected one record of .*episode=1\), got two"):
         journal.add_all([(planned(k), pack_record(record())) for k in range(3)])
-    assert [stored.summary["steps"] for _, stored in journal.records()] == [3, 4, 3]
+    assert [stored.summary.steps for _, stored in journal.records()] == [3, 4, 3]
 
 
 def test_an_interrupted_batch_leaves_nothing_and_the_journal_goes_on(journal: Journal) -> None:
@@ -94,7 +117,10 @@ def test_a_full_disk_is_named_and_costs_nothing_recorded_before(journal: Journal
 def test_times_make_no_other_record_and_anything_else_does(journal: Journal) -> None:
     journal.add(planned(0), record())
     journal.add(planned(0), record(wall_time=99.0))
-    for other in (record(reason="timeout"), replace(record(), attributes={"instruction": "another"})):
+    for other in (
+        record(reason="timeout"),
+        replace(record(), attributes=replace(record().attributes, instruction="another")),
+    ):
         with pytest.raises(RecordConflictError):
             journal.add(planned(0), other)
 
@@ -123,6 +149,6 @@ def test_a_journal_of_another_format_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "journal.sqlite")) as other:
         other.execute("PRAGMA user_version = 7")
     with pytest.raises(
-        InvalidInputError, match=r"Expected a journal of format 1 at .*, got 7, which another"
+        InvalidInputError, match=r"Expected a journal of format 2 at .*, got 7, which another"
     ):
         Journal(tmp_path / "journal.sqlite", "plan")

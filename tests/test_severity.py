@@ -139,7 +139,7 @@ def test_info_and_record_tell_the_severity_of_the_episode() -> None:
         env.step(HOLD)
         *_, info = env.step(HOLD)
         assert info["perturbation"]["severity"] == factor
-        stored = Profile.from_spec(info["episode_record"].attributes["profile"])
+        stored = Profile.from_spec(info["episode_record"].attributes.profile)
         assert stored == PROFILES["strong"].scaled(factor)
 
 

@@ -7,14 +7,16 @@ perturbation, and what the step did.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
+from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import unknown_name
-from roep_gym.record import UNSAFE_CHANNELS, EpisodeRecord
+from roep_gym.record import NOT_RUN, UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.shields import PROJECTIONS, SHIELD_REASONS
 from roep_gym.typing import JSON, Array, FloatArray, Info
 
@@ -22,7 +24,6 @@ __all__ = ["FRAME_CHOICES", "EpisodeTrace", "FrameChoice", "TraceLayout"]
 
 FrameChoice = Literal["none", "looked", "all"]
 FRAME_CHOICES: tuple[FrameChoice, ...] = ("none", "looked", "all")
-_ABSENT = -1
 _MISSING: Mapping[str, Any] = {}
 
 
@@ -119,7 +120,7 @@ class EpisodeTrace:
             "proposed_action": proposed,
             "executed_action": executed,
             "reward": reward,
-            "unsafe": [int(unsafe.get(channel, _ABSENT)) for channel in UNSAFE_CHANNELS],
+            "unsafe": [int(unsafe.get(channel, NOT_RUN)) for channel in UNSAFE_CHANNELS],
         }
         if shield is not None:
             outcome |= {
@@ -142,16 +143,28 @@ class EpisodeTrace:
             "executed_action": nothing,
             "reward": 0.0,
             # Nothing was executed, so nothing was attempted; what is not active stays unobserved.
-            "unsafe": [0 if c in self._layout.unsafe_channels else _ABSENT for c in UNSAFE_CHANNELS],
+            "unsafe": [0 if c in self._layout.unsafe_channels else NOT_RUN for c in UNSAFE_CHANNELS],
         })  # fmt: skip
 
-    def finish(self, reason: str, scene_hash: int, attributes: Mapping[str, JSON]) -> EpisodeRecord:
+    def finish(
+        self,
+        reason: str,
+        reset_info: Info,
+        *,
+        episode: EpisodeIdentity,
+        proprio: tuple[str, ...],
+        profile: Mapping[str, JSON] | None,
+        cause: str = "",
+    ) -> EpisodeRecord:
         """Return the record of the episode.
 
         Args:
             reason: Termination reason.
-            scene_hash: Hash of the scene, -1 where there is none.
-            attributes: What else is constant over the episode.
+            reset_info: The `info` of the reset.
+            episode: The episode.
+            proprio: Names of the entries of the low-dimensional observation.
+            profile: The perturbation profile that acted, None without perturbation.
+            cause: Why the episode ended, where the reason does not say it.
         """
         n, layout = self.steps, self._layout
         steps = {
@@ -163,18 +176,21 @@ class EpisodeTrace:
             for stored in self._kept.values():
                 stored.pop()
         return EpisodeRecord(
-            summary=self._summary(steps, reason, scene_hash),
+            summary=self._summary(steps, reason, reset_info),
+            attributes=EpisodeAttributes(
+                episode=episode,
+                instruction=reset_info.get("instruction", ""),
+                profile=profile,
+                proprio=proprio,
+                image_keys=layout.image_keys,
+                depth_keys=layout.depth_keys,
+                unsafe_channels=UNSAFE_CHANNELS,
+                shield_reasons=SHIELD_REASONS,
+                projections=PROJECTIONS,
+                cause=cause,
+            ),
             steps=steps,
             frames={name: np.array(stored) for name, stored in self._kept.items() if stored},
-            attributes={
-                "unsafe": list(UNSAFE_CHANNELS),
-                "patch": list(layout.image_keys),
-                "patch_entries": ["row", "column", "side"],
-                "dropped_fraction": list(layout.depth_keys),
-                "shield_reason": list(SHIELD_REASONS),
-                "projection": list(PROJECTIONS),
-                **attributes,
-            },
         )
 
     def _append(self, outcome: Mapping[str, Any]) -> None:
@@ -184,45 +200,46 @@ class EpisodeTrace:
         self._frames_given += len(row["given"])
         self._frames_perturbed += sum(row["given"])
 
-    def _summary(self, steps: Mapping[str, Array], reason: str, scene_hash: int) -> dict[str, Any]:
+    def _summary(self, steps: Mapping[str, Array], reason: str, reset_info: Info) -> EpisodeSummary:
         layout, proposed, unsafe = self._layout, steps["proposed_action"], steps["unsafe"]
         finite = np.abs(proposed[np.isfinite(proposed)])
-        active = (unsafe != _ABSENT).any(axis=0)
+        active = (unsafe != NOT_RUN).any(axis=0)
         attempts = (unsafe == 1).sum(axis=0)
-        return {
-            "success": _ABSENT if reason == "unknown" else int(reason == "success"),
-            "reason": reason,
-            "steps": self.steps,
-            "recorded_steps": self.steps,
-            "max_abs_action": float(finite.max()) if finite.size else float("nan"),
-            "nonfinite_actions": self._nonfinite,
-            "intervention_steps": self._intervention_steps,
-            "refusals": self._refusals,
-            "risk_steps": int(np.isfinite(steps["risk"]).sum()),
-            "interventions": int((steps["intervened"] == 1).sum()),
-            "crossings": self._crossings,
-            "unsafe_attempts": int((unsafe == 1).any(axis=1).sum()) if active.any() else _ABSENT,
-            "unsafe_channel_attempts": {
-                channel: int(attempts[i]) if active[i] else _ABSENT
+        return EpisodeSummary(
+            success=NOT_RUN if reason == "unknown" else int(reason == "success"),
+            reason=reason,
+            steps=self.steps,
+            recorded_steps=self.steps,
+            max_abs_action=float(finite.max()) if finite.size else float("nan"),
+            nonfinite_actions=self._nonfinite,
+            intervention_steps=self._intervention_steps,
+            refusals=self._refusals,
+            risk_steps=int(np.isfinite(steps["risk"]).sum()),
+            interventions=int((steps["intervened"] == 1).sum()),
+            crossings=self._crossings,
+            unsafe_attempts=int((unsafe == 1).any(axis=1).sum()) if active.any() else NOT_RUN,
+            unsafe_channel_attempts={
+                channel: int(attempts[i]) if active[i] else NOT_RUN
                 for i, channel in enumerate(UNSAFE_CHANNELS)
             },
-            "repeated_actions": int((proposed[1:] == proposed[:-1]).all(axis=1).sum()),
-            "clipped_actions": int(
+            repeated_actions=int((proposed[1:] == proposed[:-1]).all(axis=1).sum()),
+            clipped_actions=int(
                 ((proposed < layout.action_low) | (proposed > layout.action_high)).any(axis=1).sum()
             ),
             # Adding 0 makes -0.0 and 0.0 the same bytes.
-            "unique_actions": len({action.tobytes() for action in proposed + np.float32(0.0)}),
-            "frames_given": self._frames_given,
-            "frames_perturbed": self._frames_perturbed,
-            "scene_hash": scene_hash,
-        }
+            unique_actions=len({action.tobytes() for action in proposed + np.float32(0.0)}),
+            frames_given=self._frames_given,
+            frames_perturbed=self._frames_perturbed,
+            scene_hash=int(reset_info.get("scene_hash", NOT_RUN)),
+            settle_displacement=float(reset_info.get("settle_displacement", math.nan)),
+        )
 
 
 _WITHOUT_SHIELD: Mapping[str, Any] = {
     "risk": float("nan"),
-    "intervened": _ABSENT,
-    "shield_reason": _ABSENT,
-    "projection": _ABSENT,
+    "intervened": NOT_RUN,
+    "shield_reason": NOT_RUN,
+    "projection": NOT_RUN,
 }
 
 

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from roep_gym.episode import EpisodeTracker
+from roep_gym.episode import EpisodeIdentity, EpisodeTracker
 from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON, Array, Info
@@ -43,7 +43,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         >>> env = RecordEpisode(gym.make("roep_gym/Tabletop-v0"))
         >>> observation, info = env.reset(seed=0)
         >>> observation, reward, terminated, truncated, info = env.step(np.full(7, np.nan))
-        >>> terminated, info["episode_record"].summary["reason"]
+        >>> terminated, info["episode_record"].summary.reason
         (True, 'invalid_execution')
     """
 
@@ -74,7 +74,6 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         self._layout, self._frames = layout, frames
         self._perturbation = perturbation
         self._tracker = EpisodeTracker()
-        self._episode: dict[str, JSON] = {}
         self._trace: EpisodeTrace | None = None
         self._looked = True
         self._observation: Any = None
@@ -97,7 +96,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         identity = self._tracker.begin(seed, options)
         observation, info = self.env.reset(seed=seed, options=options)
         # The environment may have filled in what the identity left open.
-        self._episode = dict(info.get("episode", asdict(identity)))
+        self._episode = EpisodeIdentity.from_options(info) or identity
         self._trace = EpisodeTrace(self._layout, self._frames)
         self._reset_info = info
         self._observe(self._trace, observation, info)
@@ -125,7 +124,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         if terminated or truncated:
             info = {
                 **info,
-                "episode_record": self._finish(trace, termination_reason(info, truncated=truncated), {}),
+                "episode_record": self._finish(trace, termination_reason(info, truncated=truncated)),
             }
         return observation, reward, terminated, truncated, info
 
@@ -143,7 +142,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             raise InvalidInputError(
                 "Expected an episode in progress, but none is; call reset before end_episode."
             )
-        return self._finish(self._trace, reason, {"cause": cause})
+        return self._finish(self._trace, reason, cause)
 
     def _observe(self, trace: EpisodeTrace, observation: Any, info: Info) -> None:
         looked = self._looked or bool(info.get("frames_requested"))
@@ -166,25 +165,26 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         }
         info: Info = {**carried, "is_success": False, "termination": "invalid_execution"}
         info["TimeLimit.truncated"] = False
-        info["episode_record"] = self._finish(trace, "invalid_execution", {"cause": str(error)})
+        info["episode_record"] = self._finish(trace, "invalid_execution", str(error))
         return deepcopy(self._observation), 0.0, True, False, info
 
-    def _finish(self, trace: EpisodeTrace, reason: str, attributes: dict[str, JSON]) -> EpisodeRecord:
+    def _finish(self, trace: EpisodeTrace, reason: str, cause: str = "") -> EpisodeRecord:
         fields = getattr(self.unwrapped, "observation_fields", {})
         perturbation = self._perturbation
-        named: dict[str, JSON] = {
-            "episode": self._episode,
-            "profile": None if perturbation is None else perturbation.acting_profile.to_spec(),
-            "instruction": self._reset_info.get("instruction", ""),
-            "proprio": list(fields.get("proprio", [str(i) for i in range(self._layout.proprio_size)])),
-        }
         self._trace = None
-        return trace.finish(reason, int(self._reset_info.get("scene_hash", -1)), named | attributes)
+        return trace.finish(
+            reason,
+            self._reset_info,
+            episode=self._episode,
+            proprio=tuple(fields.get("proprio", map(str, range(self._layout.proprio_size)))),
+            profile=None if perturbation is None else perturbation.acting_profile.to_spec(),
+            cause=cause,
+        )
 
     def _abandoned(self) -> dict[str, JSON] | None:
         if self._trace is None or self._trace.steps == 0:
             return None
-        return {**self._episode, "steps": self._trace.steps}
+        return {**asdict(self._episode), "steps": self._trace.steps}
 
 
 def _as_array(action: Any) -> Array:

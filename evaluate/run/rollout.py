@@ -65,9 +65,6 @@ def run_episode(
     request_frames = env.get_wrapper_attr("request_frames")
     request_frames(True)
     observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
-    scene: dict[str, Any] = {
-        name: info[name] for name in ("scene_hash", "settle_displacement") if name in info
-    }
     frames_rendered = info.get("frames_rendered", True)
     heartbeat()
     episode = _policy_episode(env, identity, info["instruction"])
@@ -112,14 +109,13 @@ def run_episode(
                 pending.clear()
     finally:
         policy.end(episode.key)
-    summary = {
-        **record.summary,
-        "decisions": decisions,
-        **scene,
-        "policy_latency": latency / decisions,
-        "wall_time": time.perf_counter() - started,
-    }
-    return replace(record, summary=summary, attributes={**record.attributes, "longest_chunk": longest})
+    summary = replace(
+        record.summary,
+        decisions=decisions,
+        policy_latency=latency / decisions,
+        wall_time=time.perf_counter() - started,
+    )
+    return replace(record, summary=summary, attributes=replace(record.attributes, longest_chunk=longest))
 
 
 def _policy_episode(env: gym.Env[Any, Any], identity: EpisodeIdentity, instruction: str) -> PolicyEpisode:

@@ -23,6 +23,7 @@ from roep_gym.numeric_probe import numeric_probe
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord
+from roep_gym.typing import JSON
 
 __all__ = ["EpisodeWorker"]
 
@@ -105,17 +106,13 @@ class EpisodeWorker:
         )
         return replace(
             record,
-            summary={**record.summary, "fingerprint": fingerprint.fingerprint_hash(details)},
-            attributes={
-                **record.attributes,
-                "fingerprint": json.dumps(details, sort_keys=True),
-                "declared": json.dumps(policy.contract.to_dict(), sort_keys=True),
-                "observed": json.dumps(
-                    self._observed(row, policy, record.attributes["longest_chunk"]),
-                    sort_keys=True,
-                    default=_plain,
-                ),
-            },
+            summary=replace(record.summary, fingerprint=fingerprint.fingerprint_hash(details)),
+            attributes=replace(
+                record.attributes,
+                fingerprint=details,
+                declared=policy.contract.to_dict(),
+                observed=self._observed(row, policy, record.attributes.longest_chunk),
+            ),
         )
 
     def _policy(self, row: Row) -> Policy:
@@ -132,7 +129,7 @@ class EpisodeWorker:
             self._env, self._arguments = make_environment(arguments), arguments
         return self._env
 
-    def _observed(self, row: Row, policy: Policy, longest_chunk: int) -> Mapping[str, Any]:
+    def _observed(self, row: Row, policy: Policy, longest_chunk: int) -> Mapping[str, JSON]:
         """Return what really ran, by field of the runtime contract."""
         settings, own = chunk_settings(policy), policy.observed()
         for name in own:
@@ -140,7 +137,7 @@ class EpisodeWorker:
                 raise unknown_name("field in what the policy observed", name, contracts.FIELDS)
         arguments = environment_arguments(row, self._plan.plan.environment, policy)
         installed = fingerprint.versions()
-        return {
+        ran = {
             "cameras": arguments["cameras"],
             "resolution": arguments["image_size"],
             "control_mode": arguments["control_mode"],
@@ -156,6 +153,8 @@ class EpisodeWorker:
             "chunk_length": longest_chunk or None,
             "executed_steps": min(settings.executed_steps or longest_chunk, longest_chunk) or None,
         }
+        observed: dict[str, JSON] = json.loads(json.dumps(ran, default=_plain))
+        return observed
 
 
 def _plain(value: Any) -> Any:

@@ -36,6 +36,7 @@ from roep_gym.typing import Array
 
 __all__ = ["build_dataset", "build_steps", "write_run"]
 
+_PATCH_ENTRIES = ("row", "column", "side")
 _STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "proposed_action": (("action_entry",), "action proposed by the policy", "1"),
     "executed_action": (("action_entry",), "action sent to the environment", "1"),
@@ -100,9 +101,7 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
                     "plan": json.loads(plan.plan.to_json()),
                     "plan_digest": plan.digest,
                     "versions": fingerprint.versions(),
-                    "fingerprints": {
-                        name: json.loads(details) for name, details in outcomes.fingerprints.items()
-                    },
+                    "fingerprints": outcomes.fingerprints,
                 },
                 sort_keys=True,
             ),
@@ -124,7 +123,7 @@ class _Outcomes:
         shape: Rows, conditions, seed groups and episodes of the plan.
         columns: Values of the episode variables that records determine.
         channels: Unsafe attempts (episode, unsafe channel).
-        fingerprints: Numeric fingerprints by their hash, JSON.
+        fingerprints: Numeric fingerprints by their hash.
         declared: Contract that the policy declared, by row.
         observed: Values that each contract field was observed with, by row.
         action_variance: Variance of each entry of the proposed actions over the clean run, by row.
@@ -140,7 +139,7 @@ class _Outcomes:
             not in ("row_index", "condition_index", "episode_index", "seed_group", "init_state", "env_seed")
         }
         self.channels = np.full((size, len(UNSAFE_CHANNELS)), -1, dtype=np.int32)
-        self.fingerprints: dict[str, str] = {}
+        self.fingerprints: dict[str, Mapping[str, str]] = {}
         self.declared: dict[int, Mapping[str, Any]] = {}
         self.observed: dict[int, dict[str, list[Any]]] = {row.index: {} for row in plan.rows}
         self.action_variance: dict[int, Array] = {}
@@ -149,20 +148,19 @@ class _Outcomes:
     def add_row(self, entries: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> None:
         """Take all records of one row."""
         row = entries[0][0].row
-        declared, observed = "", dict[str, None]()
+        observed: Mapping[str, Any] = {}
         for planned, record in entries:
-            position = self._position(planned)
-            for name, value in record.summary.items():
+            position, summary, attributes = self._position(planned), record.summary, record.attributes
+            for name, value in vars(summary).items():
                 if name in self.columns:
                     self.columns[name][position] = REASONS.index(value) if name == "reason" else value
-            attempts = record.summary["unsafe_channel_attempts"]
+            attempts = summary.unsafe_channel_attempts
             self.channels[position] = [attempts[channel] for channel in UNSAFE_CHANNELS]
-            self.fingerprints[str(record.summary["fingerprint"])] = record.attributes["fingerprint"]
-            declared = record.attributes["declared"]
-            observed[record.attributes["observed"]] = None
-        self.declared[row] = json.loads(declared)
-        for text in observed:
-            _collect_observed(self.observed[row], json.loads(text))
+            self.fingerprints[str(summary.fingerprint)] = attributes.fingerprint
+            self.declared[row] = attributes.declared
+            if attributes.observed != observed:  # mostly those of the episode before
+                observed = attributes.observed
+                _collect_observed(self.observed[row], observed)
         clean = [
             record.steps["proposed_action"] for planned, record in entries if planned.condition == "baseline"
         ]
@@ -211,21 +209,19 @@ def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.D
         coords={
             "seed_group": ("episode", np.array([p.seed_group for p, _ in records], dtype=np.int32)),
             "episode_index": ("episode", np.array([p.episode for p, _ in records], dtype=np.int32)),
-            "unsafe_channel": ("unsafe_channel", np.array(attributes["unsafe"], dtype=object)),
-            "proprio_entry": ("proprio_entry", np.array(attributes["proprio"], dtype=object)),
-            "image": ("image", np.array(attributes["patch"], dtype=object)),
-            "depth": ("depth", np.array(attributes["dropped_fraction"], dtype=object)),
-            "patch_entry": ("patch_entry", np.array(attributes["patch_entries"], dtype=object)),
+            "unsafe_channel": ("unsafe_channel", np.array(attributes.unsafe_channels, dtype=object)),
+            "proprio_entry": ("proprio_entry", np.array(attributes.proprio, dtype=object)),
+            "image": ("image", np.array(attributes.image_keys, dtype=object)),
+            "depth": ("depth", np.array(attributes.depth_keys, dtype=object)),
+            "patch_entry": ("patch_entry", np.array(_PATCH_ENTRIES, dtype=object)),
         },
         attrs={
             "title": f"steps of row {planned.row}, condition {planned.condition}",
             "Conventions": "CF-1.11",
         },
     )
-    for name in ("shield_reason", "projection"):
-        data[name].attrs.update(
-            flag_values=list(range(len(attributes[name]))), flag_meanings=" ".join(attributes[name])
-        )
+    for name, codes in (("shield_reason", attributes.shield_reasons), ("projection", attributes.projections)):
+        data[name].attrs.update(flag_values=list(range(len(codes))), flag_meanings=" ".join(codes))
     return data
 
 

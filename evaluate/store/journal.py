@@ -20,7 +20,7 @@ from roep_gym.record import EpisodeRecord
 
 __all__ = ["Abort", "Journal"]
 
-_FORMAT = 1
+_FORMAT = 2
 # The episodes lie in the order of their writing; their key is an index, which `recorded` reads without them.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan (digest TEXT NOT NULL);
@@ -75,7 +75,8 @@ class Journal:
         elif version != _FORMAT:
             raise InvalidInputError(
                 f"Expected a journal of format {_FORMAT} at {path}, got {version}, which another version of roep-gym "
-                "wrote; take another output folder."
+                "wrote: its Dataset can still be judged, but the run can only go on with that version; take another "
+                "output folder."
             )
         elif row[0] != plan_digest:
             raise InvalidInputError(
@@ -128,7 +129,7 @@ class Journal:
 
     def with_frames(self) -> set[PlannedEpisode]:
         """Return the episodes that stored frames."""
-        where = "json_extract(attributes, '$.frames') != ''"
+        where = "json_extract(attributes, '$.frames_digest') != ''"
         query = f"SELECT row, condition, seed_group, episode FROM episodes WHERE {where}"
         return {PlannedEpisode(*row) for row in self._read(query)}
 

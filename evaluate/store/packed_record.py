@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from roep_gym.record import EpisodeRecord
-from roep_gym.typing import Array
+from roep_gym.evaluate.schema import EPISODE_VARIABLES
+from roep_gym.record import EpisodeAttributes, EpisodeRecord, EpisodeSummary
+from roep_gym.typing import JSON, Array
 
 __all__ = ["PackedRecord", "pack_record", "unpack_record"]
 
-_TIMES = ("wall_time", "policy_latency")
+_TIMES = frozenset(name for name, variable in EPISODE_VARIABLES.items() if variable.timing)
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class PackedRecord:
 
 def pack_record(record: EpisodeRecord) -> PackedRecord:
     """Pack a record."""
-    attributes = {**record.attributes, "frames": _arrays_digest(record.frames) if record.frames else ""}
+    attributes = record.attributes.to_json()
+    if record.frames:
+        attributes["frames_digest"] = _arrays_digest(record.frames)
     return PackedRecord(
         digest=_record_digest(record.summary, attributes, record.steps),
-        reason=record.summary["reason"],
-        step_count=record.summary["steps"],
-        summary=json.dumps(record.summary, sort_keys=True),
+        reason=record.summary.reason,
+        step_count=record.summary.steps,
+        summary=json.dumps(vars(record.summary), sort_keys=True),
         attributes=json.dumps(attributes, sort_keys=True),
         steps=_pack(record.steps),
         frames=record.frames,
@@ -67,18 +70,22 @@ def unpack_record(digest: str, summary: str, attributes: str, steps: bytes) -> E
         ValueError: It is not what was packed.
     """
     try:
-        record = EpisodeRecord(json.loads(summary), _unpack(steps), attributes=json.loads(attributes))
+        record = EpisodeRecord(
+            EpisodeSummary(**json.loads(summary)),
+            EpisodeAttributes.from_json(json.loads(attributes)),
+            _unpack(steps),
+        )
     except (TypeError, zlib.error) as error:
         raise ValueError(str(error)) from error
-    if _record_digest(record.summary, record.attributes, record.steps) != digest:
+    if _record_digest(record.summary, record.attributes.to_json(), record.steps) != digest:
         raise ValueError(f"Expected a record with the digest {digest}, got another.")
     return record
 
 
 def _record_digest(
-    summary: Mapping[str, Any], attributes: Mapping[str, Any], steps: Mapping[str, Array]
+    summary: EpisodeSummary, attributes: Mapping[str, JSON], steps: Mapping[str, Array]
 ) -> str:
-    compared = {k: _canonical(v) for k, v in summary.items() if k not in _TIMES}
+    compared = {name: _canonical(value) for name, value in vars(summary).items() if name not in _TIMES}
     text = json.dumps([compared, attributes], sort_keys=True) + _arrays_digest(steps)
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
