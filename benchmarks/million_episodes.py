@@ -46,6 +46,7 @@ from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import save_dataset
 from roep_gym.record import EpisodeRecord
 from roep_gym.wrappers.episode_trace import EpisodeTrace, TraceLayout
+from roep_gym.wrappers.profiles import Profile
 
 STEP_BUDGET = 280
 STEP_ROWS = 10
@@ -76,6 +77,7 @@ def synthetic_plan(rows: int) -> ResolvedPlan:
         plan,
         tuple(Row(i, model, "synthetic", task, f"do {task}", STEP_BUDGET) for i, task in enumerate(tasks)),
         conditions,
+        {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions},
     )
 
 

@@ -21,6 +21,7 @@ from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import JSON
 from roep_gym.wrappers.episode_trace import FrameChoice
+from roep_gym.wrappers.profiles import Profile
 
 __all__ = [
     "CONDITION_SETS",
@@ -204,18 +205,21 @@ class ResolvedPlan:
         plan: The plan.
         rows: Rows in canonical order: model, then task.
         conditions: Conditions in the order of the protocol.
+        profiles: Perturbation profiles of the conditions by name, with their parameters (`Profile.to_spec`).
     """
 
     plan: EvaluationPlan
     rows: tuple[Row, ...]
     conditions: tuple[Condition, ...]
+    profiles: Mapping[str, dict[str, JSON]]
 
     @cached_property
     def digest(self) -> str:
         """Hexadecimal digest of the plan and of what its names were resolved to."""
         resolved = [(row.label, row.instruction, row.step_budget) for row in self.rows]
         content = json.dumps(self.plan.content(), sort_keys=True)
-        return seeding.digest(content, json.dumps(resolved)).hex()
+        profiles = json.dumps(self.profiles, sort_keys=True)
+        return seeding.digest(content, json.dumps(resolved), profiles).hex()
 
     def run_id(self, row: Row, condition: Condition | str) -> str:
         """Return the run id of a condition of a row; a clone has its own."""
@@ -282,7 +286,8 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
     for suite in plan.suite_step_budgets:
         if suite not in {row.suite for row in rows}:
             raise unknown_name("suite with a step budget of its own", suite, {row.suite for row in rows})
-    return ResolvedPlan(plan, tuple(rows), conditions)
+    profiles = {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions}
+    return ResolvedPlan(plan, tuple(rows), conditions, profiles)
 
 
 def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int]]:

@@ -12,13 +12,15 @@ from judging_data import drop, evaluation, failures, join
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.comparison.comparison import DIFFERS, EQUAL, NOT_RECORDED, compare
 from roep_gym.evaluate.judging.paired_evidence import IDENTICAL
+from roep_gym.wrappers.profiles import PROFILES
 
 PLAN = {"step_budget": 280, "suite_step_budgets": {}, "environment": {"cameras": ["agentview"]}}
+PARAMETERS = {name: profile.to_spec() for name, profile in PROFILES.items()}
 
 
-def native(reasons=None, *, plan=PLAN, **arguments):
+def native(reasons=None, *, plan=PLAN, profiles=PARAMETERS, **arguments):
     data = evaluation(reasons, records="native", **arguments)
-    return data.assign_attrs(provenance=json.dumps({"plan": plan}))
+    return data.assign_attrs(provenance=json.dumps({"plan": plan, "profiles": profiles}))
 
 
 def verdicts(comparison):
@@ -80,6 +82,18 @@ def test_flat_tables_say_what_they_do_not_record():
     ]
 
 
+@pytest.mark.parametrize("recorded", [{}, {"clean": PARAMETERS["clean"]}])
+def test_profiles_without_recorded_parameters_are_never_called_equal(recorded):
+    second = native({"baseline": failures(3)}, profiles=recorded)
+    assert verdicts(compare(native(), second))["profiles"] == NOT_RECORDED
+    assert verdicts(compare(second, native(profiles=recorded)))["profiles"] == NOT_RECORDED
+
+
+def test_only_the_profiles_of_shared_conditions_are_compared():
+    second = native({"baseline": failures(3)}, profiles={**PARAMETERS, "strong": {"name": "strong"}})
+    assert verdicts(compare(native(), second))["profiles"] == EQUAL
+
+
 def test_an_episode_that_did_not_run_is_no_pair():
     second = native({"baseline": failures(3)})
     drop(second, "baseline", 0, 40)
@@ -99,7 +113,7 @@ def other(name, value):
         (native(plan={**PLAN, "step_budget": 520}), "step budgets differ: 280 and 520"),
         (native(plan={**PLAN, "suite_step_budgets": {"suite": 300}}), "step budgets differ: 280 and 300"),
         (native(plan={**PLAN, "environment": {"cameras": []}}), "environments differ"),
-        (native(plan={**PLAN, "profiles": {"medium": []}}), "profiles differ"),
+        (native(profiles={**PARAMETERS, "medium": {"name": "medium", "operators": []}}), "profiles differ"),
         (other("env_seed", 7), "keys differ: 1 planned on the first side only, 1 on the second"),
         (other("scene_hash", 8), "scenes differ in 1 of 300 pairs"),
         (other("fingerprint", 8), "numeric fingerprints differ in 1 of 300 pairs"),

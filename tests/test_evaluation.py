@@ -21,6 +21,7 @@ import xarray as xr
 from in_process_executor import InProcess
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.evaluate.comparison.comparison import compare
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
 from roep_gym.evaluate.run.local_executor import LocalExecutor
@@ -31,6 +32,7 @@ from roep_gym.evaluate.store.journal import Journal
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.shields import Shield
+from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile
 
 TESTS = Path(__file__).parent
 SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
@@ -95,6 +97,30 @@ def test_every_planned_episode_is_recorded_with_its_key(whole_run: Path) -> None
     provenance = json.loads(data.attrs["provenance"])
     assert provenance["plan"]["name"] == "test"
     assert set(provenance["fingerprints"]) == {str(v) for v in set(data["fingerprint"].values.tolist())}
+
+
+def test_the_parameters_of_a_profile_belong_to_plan_dataset_and_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"conditions": ["baseline", "perturb"], "seed_groups": 1}
+    plan = make_plan(**changes)
+    evaluate(plan, tmp_path / "run", InProcess)
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    profiles = json.loads(data.attrs["provenance"])["profiles"]
+    assert profiles == {name: PROFILES[name].to_spec() for name in ("clean", "medium")}
+    with closing(Journal(RunDirectory(tmp_path / "run").journal, plan.digest)) as journal:
+        for planned, record in journal.records():
+            assert record.attributes.profile == profiles[CONDITIONS[planned.condition].profile]
+    other = Profile("medium", (OperatorSetting("rgb_occlusion", 0.4), OperatorSetting("depth_dropout", 0.2)))
+    monkeypatch.setattr("roep_gym.wrappers.profiles.PROFILES", {**PROFILES, "medium": other})
+    changed = make_plan(**changes)
+    assert changed.plan == plan.plan
+    assert changed.digest != plan.digest
+    with pytest.raises(InvalidInputError, match="got that of another plan"):
+        evaluate(changed, tmp_path / "run", InProcess)
+    evaluate(changed, tmp_path / "other", InProcess)
+    with pytest.raises(InvalidInputError, match=r'profiles differ: .*"alpha": 0\.3.* and .*"alpha": 0\.4'):
+        compare(data, load_dataset(RunDirectory(tmp_path / "other").dataset))
 
 
 def test_hundreds_of_aborted_attempts_of_one_episode_are_counted(tmp_path: Path) -> None:

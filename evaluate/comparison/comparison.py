@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -205,8 +204,9 @@ def _premises(
         differing = int((known & (sides[0] != sides[1])).sum())
         detail = f"{name} differ in {differing} of {int(known.sum())} pairs"
         yield _premise(suite, task, name, not differing if known.any() else None, detail)
-    for name, of_run in _SETTINGS.items():
-        values = [of_run(data, suite) for data in (first, second)]
+    settings = [_settings(data, suite, list(keys["condition"].unique())) for data in (first, second)]
+    for name in settings[0]:
+        values = [of_side[name] for of_side in settings]
         detail = f"{name} differ: {json.dumps(values[0])} and {json.dumps(values[1])}"
         yield _premise(suite, task, name, None if None in values else values[0] == values[1], detail)
     said = [{text for text in both[f"instruction_{side}"] if text} for side in ("first", "second")]
@@ -220,29 +220,16 @@ def _premise(suite: str, task: str, name: str, equal: bool | None, detail: str) 
     return Premise(suite, task, name, EQUAL if equal else DIFFERS, "" if equal else detail)
 
 
-def _plan(data: xr.Dataset) -> Mapping[str, Any] | None:
-    """Return the plan that the provenance holds; None where there is none, as in flat tables."""
-    plan = json.loads(data.attrs.get("provenance", "{}")).get("plan")
-    return plan if isinstance(plan, dict) else None
-
-
-def _step_budget(data: xr.Dataset, suite: str) -> JSON:
-    plan = _plan(data)
-    return None if plan is None else plan.get("suite_step_budgets", {}).get(suite, plan.get("step_budget"))
-
-
-def _environment(data: xr.Dataset, suite: str) -> JSON:
-    plan = _plan(data)
-    return None if plan is None else plan.get("environment")
-
-
-def _profiles(data: xr.Dataset, suite: str) -> JSON:
-    """Return the profiles that the plan defines; one that defines none has those of the protocol."""
-    plan = _plan(data)
-    return None if plan is None else plan.get("profiles", "those of the protocol")
-
-
-_SETTINGS = {"step budgets": _step_budget, "environments": _environment, "profiles": _profiles}
+def _settings(data: xr.Dataset, suite: str, conditions: Sequence[str]) -> dict[str, JSON]:
+    """Return what the provenance says about how a suite and some conditions were run; None: it does not say it."""
+    provenance = json.loads(data.attrs.get("provenance", "{}"))
+    plan, profiles = (provenance.get(name) or {} for name in ("plan", "profiles"))
+    acting = {CONDITIONS[name].profile for name in conditions}
+    return {
+        "step budgets": plan.get("suite_step_budgets", {}).get(suite, plan.get("step_budget")),
+        "environments": plan.get("environment"),
+        "profiles": {name: profiles[name] for name in sorted(acting)} if acting <= set(profiles) else None,
+    }
 
 
 def _compared(

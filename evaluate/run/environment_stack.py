@@ -15,6 +15,7 @@ from roep_gym.envs.registration import register_environments
 from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
+from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.episode_trace import FrameChoice
 
@@ -60,7 +61,7 @@ def make_environment(arguments: dict[str, Any]) -> gym.Env[Any, Any]:
 def wrap(
     env: gym.Env[Any, Any],
     *,
-    profile: str,
+    profile: dict[str, JSON],
     shield: str | None,
     step_budget: int,
     frames: FrameChoice,
@@ -70,7 +71,7 @@ def wrap(
 
     Args:
         env: The environment of the row.
-        profile: Perturbation profile; the clean one changes nothing, bit for bit.
+        profile: Perturbation profile with its parameters; the clean one changes nothing, bit for bit.
         shield: File of the shield; None: no shield.
         step_budget: Control steps an episode may take.
         frames: Frames to keep: "none", "looked" or "all".

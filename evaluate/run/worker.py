@@ -88,7 +88,7 @@ class EpisodeWorker:
         env = self._environment(row, policy)
         stack = wrap(
             env,
-            profile=condition.profile,
+            profile=self._plan.profiles[condition.profile],
             shield=item.shield if condition.shielded else None,
             step_budget=row.step_budget,
             frames=self._plan.plan.frames,

@@ -100,6 +100,7 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
                 {
                     "plan": json.loads(plan.plan.to_json()),
                     "plan_digest": plan.digest,
+                    "profiles": plan.profiles,
                     "versions": fingerprint.versions(),
                     "fingerprints": outcomes.fingerprints,
                 },
