@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from roep_gym.evaluate.report.write import write_report
     from roep_gym.evaluate.run.capacity import Capacity, EpisodeCost, capacity
     from roep_gym.evaluate.run.driver import Observer, RunSummary, evaluate
+    from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
     from roep_gym.evaluate.run.local_executor import LocalExecutor
     from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
     from roep_gym.evaluate.run.rollout import run_episode
@@ -60,6 +61,7 @@ else:
             "report.write": ["write_report"],
             "run.capacity": ["Capacity", "EpisodeCost", "capacity"],
             "run.driver": ["Observer", "RunSummary", "evaluate"],
+            "run.in_process_executor": ["InProcessExecutor"],
             "run.local_executor": ["LocalExecutor"],
             "run.ray_executor": ["RayExecutor", "RaySettings"],
             "run.rollout": ["run_episode"],
@@ -81,6 +83,7 @@ __all__ = [
     "EvaluationPlan",
     "Executor",
     "GateConfig",
+    "InProcessExecutor",
     "Judgement",
     "LocalExecutor",
     "ModelSpec",

@@ -6,17 +6,18 @@ row, run id and planned episode. Two equal plans plan equal episodes, so the pla
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from roep_gym import contracts, seeding
 from roep_gym.episode import EpisodeIdentity, scene_seed
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, Condition
-from roep_gym.mapping_reader import check_fields, read_mapping
+from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import JSON
@@ -25,6 +26,7 @@ from roep_gym.wrappers.profiles import Profile
 
 __all__ = [
     "CONDITION_SETS",
+    "OBJECT_MARK",
     "EnvironmentSettings",
     "EvaluationPlan",
     "ModelSpec",
@@ -42,6 +44,9 @@ CONDITION_SETS: Mapping[str, tuple[str, ...]] = {
 }
 """Named sets of conditions: `quick` gives plain success rates, `main` the claims, `all` adds the severity sweep."""
 
+OBJECT_MARK = "Python object "
+"""What the policy of a stored plan begins with where it was an object and no name."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -49,23 +54,43 @@ class ModelSpec:
 
     Attributes:
         name: The model's label in every table.
-        policy: Registered policy ("visuomotor", "sb3", "openpi", ...) or "module:attribute".
+        policy: Registered policy ("visuomotor", "sb3", "openpi", ...) or "module:attribute"; in Python also a policy or
+            a function, which only this process can run: files hold a mark in its place, and no run continues from it.
         arguments: Arguments of the policy; what JSON does not store exactly is refused, tuples included.
         tasks: Tasks of this model; empty: those of the plan.
         accept: Written reasons, by contract field, why a mismatch or an unknown is accepted.
     """
 
     name: str
-    policy: str
+    policy: Any
     arguments: Mapping[str, JSON] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
+        if isinstance(self.policy, str):
+            read_json_value(self.policy, "model.policy")
+        elif self.policy is None or isinstance(self.policy, bool | int | float | list | tuple | dict):
+            raise InvalidInputError(
+                f"Expected the name of a policy, a policy or a function, got {shown(self.policy)}."
+            )
         for name in self.accept:
             if name not in contracts.FIELDS:
                 raise unknown_name("contract field", name, contracts.FIELDS)
+
+    @property
+    def is_object(self) -> bool:
+        """Whether the policy is a Python object and no name."""
+        return not isinstance(self.policy, str)
+
+    @property
+    def policy_name(self) -> str:
+        """The policy as files hold it: its name, or the mark of a Python object."""
+        if not self.is_object:
+            return str(self.policy)
+        part = self.policy if hasattr(self.policy, "__qualname__") else type(self.policy)
+        return f"{OBJECT_MARK}{part.__module__}.{part.__qualname__}"
 
 
 @dataclass(frozen=True)
@@ -152,14 +177,21 @@ class EvaluationPlan:
 
     def to_json(self) -> str:
         """Return the canonical JSON text of the plan."""
-        return json.dumps(asdict(self), sort_keys=True, indent=1)
+        return json.dumps(self._stored(), sort_keys=True, indent=1)
 
     def content(self) -> dict[str, Any]:
         """Return what decides the episodes: everything but the reasons why departures from a contract are accepted."""
-        content = asdict(self)
+        content = self._stored()
         for model in content["models"]:
             del model["accept"]
         return content
+
+    def _stored(self) -> dict[str, Any]:
+        """Return the plan as files hold it; a policy that is an object is neither copied nor kept."""
+        stored = copy.copy(self)
+        named = tuple(replace(model, policy=model.policy_name) for model in self.models)
+        object.__setattr__(stored, "models", named)
+        return asdict(stored)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from in_process_executor import InProcess
 from test_evaluation import SHIELD, make_plan
 
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 
 SWEEP = (
     "baseline",
@@ -39,7 +39,7 @@ def tabletop_run(factory: pytest.TempPathFactory) -> Path:
         {"name": "noisy", "policy": policy, "arguments": {"failure_rate": 0.6}},
     ]
     plan = make_plan(models=models, conditions=["all"], frames="looked", shield=SHIELD)
-    evaluate(plan, folder, InProcess)
+    evaluate(plan, folder, InProcessExecutor)
     return folder
 
 

@@ -18,13 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 import xarray as xr
-from in_process_executor import InProcess
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.comparison.comparison import compare
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.run.work import WorkResult
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
 from roep_gym.evaluate.store.dataset import write_run
 from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
@@ -75,7 +76,7 @@ def equal(first: Path, second: Path) -> None:
 @pytest.fixture(scope="module")
 def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("whole") / "run"
-    summary = evaluate(make_plan(), out, InProcess)
+    summary = evaluate(make_plan(), out, InProcessExecutor)
     assert (summary.recorded, summary.incomplete, summary.unavailable, summary.aborts) == (48, (), 0, ())
     return out
 
@@ -154,18 +155,32 @@ def test_shielded_steps_hold_the_shield_tuple(whole_run: Path) -> None:
     assert np.isnan(unshielded["risk"]).all()
 
 
+class KilledExecutor(InProcessExecutor):
+    """After a number of results it fails as a killed driver does."""
+
+    def __init__(self, plan: ResolvedPlan, results: int) -> None:
+        super().__init__(plan)
+        self._left = results
+
+    def wait(self, timeout: float) -> list[WorkResult]:
+        if self._left == 0:
+            raise KeyboardInterrupt
+        self._left -= 1
+        return super().wait(timeout)
+
+
 def test_an_interrupted_run_continues_to_the_same_result(whole_run: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     for stop_after in (5, 20, 9):
         with pytest.raises(KeyboardInterrupt):
-            evaluate(make_plan(), out, lambda plan, n=stop_after: InProcess(plan, n))
+            evaluate(make_plan(), out, lambda plan, n=stop_after: KilledExecutor(plan, n))
         partial = load_dataset(RunDirectory(out).dataset)
         assert (partial["success"] == NOT_RUN).any()
         assert partial["success"].values[partial["steps"].values == NOT_RUN].tolist() == [NOT_RUN] * int(
             (partial["steps"] == NOT_RUN).sum()
         )
     shield = next(RunDirectory(out).shields.glob("*.npz")).stat().st_mtime_ns
-    evaluate(make_plan(), out, InProcess)
+    evaluate(make_plan(), out, InProcessExecutor)
     assert next(RunDirectory(out).shields.glob("*.npz")).stat().st_mtime_ns == shield, "never trained twice"
     equal(out, whole_run)
 
@@ -245,7 +260,7 @@ def _recorded(journal: Path) -> int:
 )
 def test_a_malformed_answer_is_the_policys_failure(tmp_path: Path, fault: str, reason: str) -> None:
     plan = make_plan(arguments={"fault": fault}, conditions=["baseline"])
-    summary = evaluate(plan, tmp_path / "run", InProcess)
+    summary = evaluate(plan, tmp_path / "run", InProcessExecutor)
     assert (summary.recorded, summary.incomplete, summary.aborts) == (6, (), ())
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     reasons = [REASONS[code] for code in data["reason"].values]
@@ -261,7 +276,7 @@ def test_an_exception_is_an_abort_that_is_retried_and_the_rest_goes_on(tmp_path:
             told.append((planned, cause, retried))
 
     plan = make_plan(arguments={"fault": "raise"}, conditions=["baseline"])
-    summary = evaluate(plan, tmp_path / "run", InProcess, Listen())
+    summary = evaluate(plan, tmp_path / "run", InProcessExecutor, Listen())
     episode = PlannedEpisode(0, "baseline", 0, 1)
     assert summary.incomplete == (episode,)
     assert told == [
@@ -344,7 +359,7 @@ def test_a_hopeless_row_does_not_cost_the_others_their_turn(tmp_path: Path) -> N
         ],
         conditions=["baseline"],
     )
-    summary = evaluate(plan, tmp_path / "run", InProcess)
+    summary = evaluate(plan, tmp_path / "run", InProcessExecutor)
     assert summary.recorded == 6
     assert {planned.row for planned in summary.incomplete} == {0}
     assert len(summary.incomplete) == 6
@@ -352,7 +367,7 @@ def test_a_hopeless_row_does_not_cost_the_others_their_turn(tmp_path: Path) -> N
 
 
 def test_no_shield_makes_the_shielded_conditions_unavailable_not_missing(tmp_path: Path) -> None:
-    summary = evaluate(make_plan(arguments={}), tmp_path / "run", InProcess)
+    summary = evaluate(make_plan(arguments={}), tmp_path / "run", InProcessExecutor)
     assert (summary.recorded, summary.unavailable, summary.incomplete) == (36, 12, ())
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     assert data["shield_status"].values.tolist() == ["failed"]
@@ -361,7 +376,7 @@ def test_no_shield_makes_the_shielded_conditions_unavailable_not_missing(tmp_pat
 
 def test_given_frames_differ_from_the_clean_ones_exactly_where_the_metadata_says(tmp_path: Path) -> None:
     plan = make_plan(arguments={"chunk": 4}, conditions=["perturb"], frames="looked", seed_groups=1)
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     run = RunDirectory(tmp_path / "run")
     steps = load_dataset(run.steps / "0000-perturb.nc")
     offsets = np.concatenate([[0], np.cumsum(steps["row_size"].values)])
@@ -389,10 +404,10 @@ def test_given_frames_differ_from_the_clean_ones_exactly_where_the_metadata_says
 
 def test_the_folder_belongs_to_one_plan_and_one_writer(whole_run: Path) -> None:
     with pytest.raises(InvalidInputError, match=re.escape("got one that differs in episodes; continue with")):
-        evaluate(make_plan(episodes=3), whole_run, InProcess)
+        evaluate(make_plan(episodes=3), whole_run, InProcessExecutor)
     plan = make_plan()
     with RunDirectory(whole_run).open(plan), pytest.raises(RoepError, match="another run is writing there"):
-        evaluate(plan, whole_run, InProcess)
+        evaluate(plan, whole_run, InProcessExecutor)
 
 
 def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_path: Path) -> None:
@@ -480,7 +495,7 @@ def importable_policies(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def test_reasons_of_acceptance_can_be_added_to_a_finished_run(tmp_path: Path) -> None:
     arguments = {"chunk": 2, "declared_chunk": 4}
     plan = make_plan(arguments=arguments, conditions=["baseline"], seed_groups=1)
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     verdicts = {
         line["name"]: (line["declared"], line["observed"]) for line in json.loads(data["contract"].item())
@@ -494,7 +509,7 @@ def test_reasons_of_acceptance_can_be_added_to_a_finished_run(tmp_path: Path) ->
     ]
     accepted = make_plan(models=models, conditions=["baseline"], seed_groups=1)
     assert accepted.digest == plan.digest
-    summary = evaluate(accepted, tmp_path / "run", lambda plan: InProcess(plan, stop_after=0))
+    summary = evaluate(accepted, tmp_path / "run", lambda plan: KilledExecutor(plan, 0))
     assert summary.recorded == 2
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     assert data["contract_unresolved"].item() == 0
@@ -519,7 +534,7 @@ def test_what_cannot_run_is_refused_before_the_folder_is_made(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(message)):
-        evaluate(make_plan(**change), tmp_path / "run", InProcess)
+        evaluate(make_plan(**change), tmp_path / "run", InProcessExecutor)
     assert not (tmp_path / "run").exists()
 
 
@@ -531,9 +546,9 @@ def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_p
     with pytest.raises(
         InvalidInputError, match=re.escape("delete the file, and the same command trains the same")
     ):
-        evaluate(make_plan(), tmp_path / "run", InProcess)
+        evaluate(make_plan(), tmp_path / "run", InProcessExecutor)
     (RunDirectory(tmp_path / "run").shields / "0.json").unlink()
-    evaluate(make_plan(), tmp_path / "run", InProcess)
+    evaluate(make_plan(), tmp_path / "run", InProcessExecutor)
     equal(tmp_path / "run", whole_run)
 
 
@@ -568,7 +583,7 @@ def test_a_record_that_was_changed_is_refused(whole_run: Path, tmp_path: Path) -
             "UPDATE episodes SET summary = replace(summary, '\"success\": 1', '\"success\": 0')"
         )
     with pytest.raises(InvalidInputError, match="as it was written, but it was changed or damaged since"):
-        evaluate(make_plan(), run.root, InProcess)
+        evaluate(make_plan(), run.root, InProcessExecutor)
 
 
 def test_a_dataset_that_was_changed_is_refused_and_written_anew(whole_run: Path, tmp_path: Path) -> None:
@@ -579,7 +594,7 @@ def test_a_dataset_that_was_changed_is_refused_and_written_anew(whole_run: Path,
         file["success"][:6] = 1 - file["success"][:6]
     with pytest.raises(InvalidInputError, match="its content was changed or damaged since"):
         load_dataset(run.dataset)
-    evaluate(make_plan(), run.root, InProcess)
+    evaluate(make_plan(), run.root, InProcessExecutor)
     equal(run.root, whole_run)
 
 
@@ -588,19 +603,19 @@ def test_a_finished_run_without_its_journal_is_not_overwritten(whole_run: Path, 
     before = run.dataset.read_bytes()
     run.journal.unlink()
     with pytest.raises(InvalidInputError, match="but it is missing; restore it from a copy"):
-        evaluate(make_plan(), run.root, InProcess)
+        evaluate(make_plan(), run.root, InProcessExecutor)
     assert run.dataset.read_bytes() == before
 
 
 def test_frames_that_got_lost_are_made_again(tmp_path: Path) -> None:
     plan = make_plan(arguments={"chunk": 4}, conditions=["perturb"], frames="looked", seed_groups=1)
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     lost = sorted(RunDirectory(tmp_path / "run").frames.iterdir())[0]
     with np.load(lost) as stored:
         before = dict(stored)
     lost.unlink()
     (lost.parent / f".{lost.name}.123.tmp").write_text("of a writer that was killed")
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     with np.load(lost) as stored:
         for name, frames in before.items():
             np.testing.assert_array_equal(stored[name], frames)
@@ -609,18 +624,18 @@ def test_frames_that_got_lost_are_made_again(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_as_text_and_a_damaged_log_stop_nothing(tmp_path: Path) -> None:
     plan = make_plan(arguments={"fault": "surrogate"}, conditions=["baseline"])
-    summary = evaluate(plan, tmp_path / "run", InProcess)
+    summary = evaluate(plan, tmp_path / "run", InProcessExecutor)
     assert (summary.recorded, len(summary.incomplete)) == (5, 1)
     assert summary.aborts[0].cause == "RuntimeError: no such file: \\udcff."
     RunDirectory(tmp_path / "run").log.write_text("{")
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     assert len(json.loads(RunDirectory(tmp_path / "run").log.read_text())) == 1
 
 
 def test_a_policy_that_cannot_be_built_is_one_sentence(tmp_path: Path) -> None:
     models = [{"name": "a", "policy": "evaluation_policies:leave", "arguments": {"status": 3}}]
     with pytest.raises(InvalidInputError, match=re.escape("to be built, got SystemExit: 3.")):
-        evaluate(make_plan(models=models), tmp_path / "run", InProcess)
+        evaluate(make_plan(models=models), tmp_path / "run", InProcessExecutor)
 
 
 def test_a_run_that_is_asked_to_end_writes_its_dataset(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import xarray as xr
-from in_process_executor import InProcess
 from minari.dataset.minari_dataset import MinariDataset
 from PIL import Image
 
@@ -37,6 +36,7 @@ from roep_gym.evaluate.export.run_export import CONTROL_RATE, RunExport
 from roep_gym.evaluate.export.settings import ExportSettings
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
 from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.store.storage import load_dataset, save_dataset
 
 READER = Path(__file__).with_name("read_lerobot_dataset.py")
@@ -60,7 +60,7 @@ def run(out: Path, models: Sequence[Mapping[str, Any]] = (), **changes: Any) -> 
         "shield": SHIELD,
         **changes,
     }
-    summary = evaluate(resolve(plan_from_mapping(plan)), out, InProcess)
+    summary = evaluate(resolve(plan_from_mapping(plan)), out, InProcessExecutor)
     assert summary.incomplete == ()
     return out
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 import xarray as xr
-from in_process_executor import InProcess
 
 from roep_gym.cli import evaluate as command
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.evaluate.store.run_directory import RunDirectory
@@ -74,7 +74,7 @@ def test_rays_records_are_those_of_one_process_and_a_killed_worker_costs_one_att
     assert summary.aborts[0].cause.startswith(
         "Expected the Ray worker to finish the episode, but it was lost"
     )
-    evaluate(plan, tmp_path / "alone", InProcess)
+    evaluate(plan, tmp_path / "alone", InProcessExecutor)
     equal(tmp_path / "ray", tmp_path / "alone")
 
 
@@ -97,7 +97,7 @@ def test_a_whole_protocol_with_shields_interrupted_and_continued_elsewhere(
     assert 5 <= int((load_dataset(RunDirectory(tmp_path / "ray").dataset)["success"] >= 0).sum()) < 48
     summary = evaluate(plan, tmp_path / "ray", lambda p: RayExecutor(p, 2))
     assert (summary.recorded, summary.incomplete, summary.aborts) == (48, (), ())
-    evaluate(plan, tmp_path / "alone", InProcess)
+    evaluate(plan, tmp_path / "alone", InProcessExecutor)
     equal(tmp_path / "ray", tmp_path / "alone")
 
 

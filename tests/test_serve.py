@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 from batched_policies import Torch
-from in_process_executor import InProcess
 from test_evaluation import make_plan
 from websockets.sync.client import connect
 
@@ -27,6 +26,7 @@ from roep_gym.cli import serve as command
 from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.run.driver import evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
@@ -147,7 +147,7 @@ def test_an_evaluation_through_the_wire_gives_the_records_of_the_policy_in_proce
     ):
         models = [{"name": "model", "policy": policy, "arguments": given}]
         plan = make_plan(models=models, conditions=["baseline", "perturb"])
-        make = InProcess if name == "direct" else lambda plan: LocalExecutor(plan, 3)
+        make = InProcessExecutor if name == "direct" else lambda plan: LocalExecutor(plan, 3)
         summary = evaluate(plan, tmp_path / name, make)
         assert (summary.recorded, summary.aborts) == (12, ())
         data[name] = load_dataset(RunDirectory(tmp_path / name).steps / "0000-perturb.nc")

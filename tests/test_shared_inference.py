@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 from batched_policies import Torch, logged_batches
-from in_process_executor import InProcess
 from test_evaluation import _recorded, equal, make_plan
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.run.driver import RunSummary, SilentObserver, evaluate
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.inference_server import InferenceProcess, InferenceSettings
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.run.shared_policy import SharedPolicy
@@ -63,7 +63,7 @@ def run(
 @pytest.fixture(scope="module")
 def torch_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("torch") / "run"
-    evaluate(plan_of("Torch"), out, InProcess)
+    evaluate(plan_of("Torch"), out, InProcessExecutor)
     return out
 
 
@@ -77,7 +77,7 @@ def test_the_records_are_those_of_policies_in_the_workers(
 
 @pytest.mark.slow
 def test_a_run_with_shields_is_the_same_as_well(tmp_path: Path) -> None:
-    evaluate(make_plan(seed_groups=2), tmp_path / "alone", InProcess)
+    evaluate(make_plan(seed_groups=2), tmp_path / "alone", InProcessExecutor)
     run(make_plan(seed_groups=2), tmp_path / "shared", 3)
     equal(tmp_path / "shared", tmp_path / "alone")
 
@@ -149,7 +149,7 @@ def test_a_passing_fault_is_retried(tmp_path: Path, fault: str, cause: str) -> N
     assert 1 <= len(summary.aborts) <= 2
     assert cause in summary.aborts[0].cause
     sound = plan_of("Logged", {**arguments, "fault": ""}, conditions=["baseline"])
-    evaluate(sound, tmp_path / "sound", InProcess)
+    evaluate(sound, tmp_path / "sound", InProcessExecutor)
     ours, theirs = (load_dataset(RunDirectory(tmp_path / name).dataset) for name in ("run", "sound"))
     for name in ("success", "steps", "max_abs_action", "unique_actions"):
         assert ours[name].values.tolist() == theirs[name].values.tolist()
@@ -159,7 +159,7 @@ def test_a_passing_fault_is_retried(tmp_path: Path, fault: str, cause: str) -> N
 def test_a_malformed_answer_is_the_policys_failure_here_as_well(tmp_path: Path, fault: str) -> None:
     plan = plan_of("Logged", {"fault": fault}, conditions=["baseline"])
     assert run(plan, tmp_path / "shared", 2).aborts == ()
-    evaluate(plan, tmp_path / "alone", InProcess)
+    evaluate(plan, tmp_path / "alone", InProcessExecutor)
     equal(tmp_path / "shared", tmp_path / "alone")
     data = load_dataset(RunDirectory(tmp_path / "shared").dataset)
     assert REASONS[data["reason"].values[1]] == "invalid_execution"
@@ -171,7 +171,7 @@ def test_a_malformed_answer_is_the_policys_failure_here_as_well(tmp_path: Path, 
 def test_what_the_policy_raises_is_told_as_in_process(tmp_path: Path, method: str, kind: str) -> None:
     plan = plan_of("Raising", {"method": method, "kind": kind}, conditions=["baseline"], seed_groups=1)
     ours = run(plan, tmp_path / "shared", 1)
-    theirs = evaluate(plan, tmp_path / "alone", InProcess)
+    theirs = evaluate(plan, tmp_path / "alone", InProcessExecutor)
     assert [abort.cause for abort in ours.aborts] == [abort.cause for abort in theirs.aborts]
     assert len(ours.aborts) >= 3
     assert ours.incomplete == theirs.incomplete

@@ -1,28 +1,43 @@
 """The driver of a run: hands out planned episodes, writes the journal, trains the shields, resumes.
 
 `evaluate` is the only writer. Whatever is interrupted, starting it again with the same plan and folder continues.
+`RunSummary` is what it returns, an `Observer` is called while it runs.
 """
 
 from __future__ import annotations
 
 import json
+import tempfile
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+
+import xarray as xr
 
 from roep_gym.atomic_file import write_atomically
 from roep_gym.error import InvalidInputError, RoepError
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
+from roep_gym.evaluate.plan import (
+    EvaluationPlan,
+    PlannedEpisode,
+    ResolvedPlan,
+    Row,
+    plan_from_mapping,
+    resolve,
+)
 from roep_gym.evaluate.run.environment_stack import check_runnable
+from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
+from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.run.shield_stage import train_row_shield
 from roep_gym.evaluate.run.work import Executor, WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.dataset import write_run
 from roep_gym.evaluate.store.journal import Abort, Journal
+from roep_gym.evaluate.store.labelled import load_run
 from roep_gym.evaluate.store.packed_record import PackedRecord
 from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path, write_frames
@@ -79,35 +94,51 @@ class RunSummary:
         incomplete: Episodes that have none after all attempts.
         unavailable: Episodes of shielded conditions whose row has no shield.
         aborts: All aborted attempts.
+        path: Folder of the run.
     """
 
     recorded: int
     incomplete: tuple[PlannedEpisode, ...]
     unavailable: int
     aborts: tuple[Abort, ...]
+    path: Path
+
+    @property
+    def data(self) -> xr.Dataset:
+        """The run's Dataset, as `load_run` gives it."""
+        return load_run(self.path)
 
 
 def evaluate(
-    plan: ResolvedPlan,
-    out: Path,
-    make_executor: Callable[[ResolvedPlan], Executor],
+    plan: EvaluationPlan | ResolvedPlan | Mapping[str, Any],
+    out: Path | str | None = None,
+    make_executor: Callable[[ResolvedPlan], Executor] | None = None,
     observer: Observer | None = None,
+    *,
+    workers: int = 0,
 ) -> RunSummary:
     """Run what is planned and not recorded yet, and write the run's Dataset.
 
     Args:
-        plan: The plan.
-        out: Folder of the run; one that holds a part of this plan is continued.
-        make_executor: Makes the executor; it is closed when the run ends, however it ends.
-        observer: Is told how the run goes.
+        plan: The plan, or the mapping that a YAML file of it would hold.
+        out: Folder of the run; one that holds a part of this plan is continued. None: a new temporary folder.
+        make_executor: Makes another executor than `workers` says; it is closed when the run ends, however it ends.
+        observer: Is called with what happens.
+        workers: Worker processes on this machine; 0: the episodes run in this process, one after another.
 
     Raises:
-        InvalidInputError: A policy or environment cannot be built, or the folder holds another plan.
+        InvalidInputError: The plan has an unknown or wrong entry, a policy or environment cannot be built, the folder
+            holds another plan, or a policy that is a Python object would have to leave this process.
         RecordConflictError: An episode came out differently when it was run again.
         RoepError: The folder cannot be written; what was recorded before is safe.
     """
+    if isinstance(plan, Mapping):
+        plan = plan_from_mapping(plan)
+    if isinstance(plan, EvaluationPlan):
+        plan = resolve(plan)
+    make_executor = _executor(plan, workers, make_executor)
     check_runnable(plan)
-    run = RunDirectory(out)
+    run = RunDirectory(Path(tempfile.mkdtemp(prefix=f"roep_gym-{plan.plan.name}-") if out is None else out))
     with run.open(plan):
         if run.dataset.exists() and not run.journal.exists():
             raise InvalidInputError(
@@ -129,6 +160,25 @@ def evaluate(
             write_run(run, plan, journal)
             _log(run, started)
             return session.summary()
+
+
+def _executor(
+    plan: ResolvedPlan, workers: int, make_executor: Callable[[ResolvedPlan], Executor] | None
+) -> Callable[[ResolvedPlan], Executor]:
+    """Return what makes the executor that the arguments of `evaluate` choose."""
+    if workers and make_executor is not None:
+        raise InvalidInputError(
+            f"Expected `workers` or `make_executor`, got both ({workers} workers); give one."
+        )
+    if not workers and make_executor is None:
+        return InProcessExecutor
+    for model in plan.plan.models:
+        if model.is_object:
+            raise InvalidInputError(
+                f"Expected a policy by its name where episodes leave this process, but that of {model.name!r} is a "
+                "Python object; name it as 'module:attribute', or leave out `workers` and `make_executor`."
+            )
+    return make_executor or partial(LocalExecutor, workers=workers)
 
 
 class _Session:
@@ -166,7 +216,9 @@ class _Session:
         """Return how the run stands."""
         unavailable = self._unavailable()
         missing = [p for p in self._plan.episodes() if p not in self._done and p not in unavailable]
-        return RunSummary(len(self._done), tuple(missing), len(unavailable), tuple(self._journal.aborts()))
+        return RunSummary(
+            len(self._done), tuple(missing), len(unavailable), tuple(self._journal.aborts()), self._run.root
+        )
 
     def _queue_all(self) -> None:
         rows: dict[int, list[PlannedEpisode]] = defaultdict(list)

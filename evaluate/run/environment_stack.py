@@ -100,7 +100,8 @@ def check_runnable(plan: ResolvedPlan) -> None:
                 if row.model is model:
                     make_environment(environment_arguments(row, plan.plan.environment, policy)).close()
         finally:
-            policy.close()
+            if not model.is_object:  # an object is its maker's to close
+                policy.close()
 
 
 def _declared(value: Any, default: Any) -> Any:

@@ -78,8 +78,9 @@ class EpisodeWorker:
         policies, self._policies = self._policies, {}
         if env is not None:
             env.close()
-        for policy in policies.values():
-            policy.close()
+        for model in self._plan.plan.models:
+            if model.name in policies and not model.is_object:  # an object is its maker's to close
+                policies[model.name].close()
 
     def _run(self, item: WorkItem) -> EpisodeRecord:
         row = self._plan.rows[item.planned.row]

@@ -19,7 +19,13 @@ import numpy as np
 from roep_gym.atomic_file import write_atomically
 from roep_gym.documents import read_json
 from roep_gym.error import InvalidInputError, RoepError
-from roep_gym.evaluate.plan import EvaluationPlan, PlannedEpisode, ResolvedPlan, plan_from_mapping
+from roep_gym.evaluate.plan import (
+    OBJECT_MARK,
+    EvaluationPlan,
+    PlannedEpisode,
+    ResolvedPlan,
+    plan_from_mapping,
+)
 from roep_gym.typing import Array
 
 __all__ = ["RunDirectory", "frames_path", "manifest_text", "write_frames"]
@@ -82,9 +88,16 @@ class RunDirectory:
         """Return the plan that the folder holds.
 
         Raises:
-            InvalidInputError: There is none, or it cannot be read.
+            InvalidInputError: There is none, it cannot be read, or a policy of it was a Python object.
         """
-        return plan_from_mapping(read_json(self.plan, "a plan"))
+        plan = plan_from_mapping(read_json(self.plan, "a plan"))
+        for model in plan.models:
+            if model.policy.startswith(OBJECT_MARK):
+                raise InvalidInputError(
+                    f"Expected a run that can be continued at {self.root}, but its policy {model.name!r} was a "
+                    f"{model.policy}, which no file holds; choose another output folder."
+                )
+        return plan
 
     def _lock(self, lock: IO[str]) -> None:
         try:

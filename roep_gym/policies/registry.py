@@ -26,11 +26,11 @@ POLICIES: Mapping[str, str] = {
 """Where each built-in policy lives; imported only when it is made."""
 
 
-def make_policy(name: str, /, **arguments: Any) -> Policy:
+def make_policy(name: str | Policy, /, **arguments: Any) -> Policy:
     """Build a policy.
 
     Args:
-        name: One of `POLICIES`, or "module:attribute" of a callable that returns a policy.
+        name: One of `POLICIES`, or "module:attribute" of a callable that returns a policy; a policy is returned.
         arguments: Arguments of the policy, JSON-native.
 
     Raises:
@@ -38,6 +38,8 @@ def make_policy(name: str, /, **arguments: Any) -> Policy:
         InvalidInputError: The module or attribute does not exist, the arguments do not fit, or what comes back is no
             policy.
     """
+    if isinstance(name, Policy):
+        return name
     place = name if ":" in name else POLICIES.get(name)
     if place is None:
         raise unknown_name("policy", name, POLICIES, "A policy of your own is named 'module:attribute'.")
