@@ -301,9 +301,9 @@ def test_a_broken_shield_is_an_abort_and_never_an_outcome_of_the_policy(
         return answer
 
     plan = make_plan(conditions=["bootstrap_clean", "bootstrap_perturb", "full"])
-    intact = evaluate(plan, tmp_path / "intact", InProcess)
+    intact = evaluate(plan, tmp_path / "intact", InProcessExecutor)
     monkeypatch.setattr(Shield, "assess", assess)
-    summary = evaluate(plan, tmp_path / "run", InProcess)
+    summary = evaluate(plan, tmp_path / "run", InProcessExecutor)
     assert (summary.recorded, summary.incomplete) == (intact.recorded, ())
     assert [abort.cause for abort in summary.aborts] == [
         f"Expected the shield {str(next((tmp_path / 'run').rglob('*.npz')))!r} to assess an action, but it raised "
@@ -315,7 +315,7 @@ def test_a_broken_shield_is_an_abort_and_never_an_outcome_of_the_policy(
         return sound(self, low, action)._replace(intervene=True, action=np.full(7, np.nan))
 
     monkeypatch.setattr(Shield, "assess", broken)
-    summary = evaluate(plan, tmp_path / "broken", InProcess)
+    summary = evaluate(plan, tmp_path / "broken", InProcessExecutor)
     assert {episode.condition for episode in summary.incomplete} == {"full"}
     assert all("an action of finite numbers, got array([nan" in abort.cause for abort in summary.aborts)
     data = load_dataset(RunDirectory(tmp_path / "broken").dataset)
