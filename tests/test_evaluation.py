@@ -105,7 +105,7 @@ def test_the_parameters_of_a_profile_belong_to_plan_dataset_and_comparison(
 ) -> None:
     changes = {"conditions": ["baseline", "perturb"], "seed_groups": 1}
     plan = make_plan(**changes)
-    evaluate(plan, tmp_path / "run", InProcess)
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
     data = load_dataset(RunDirectory(tmp_path / "run").dataset)
     profiles = json.loads(data.attrs["provenance"])["profiles"]
     assert profiles == {name: PROFILES[name].to_spec() for name in ("clean", "medium")}
@@ -118,8 +118,8 @@ def test_the_parameters_of_a_profile_belong_to_plan_dataset_and_comparison(
     assert changed.plan == plan.plan
     assert changed.digest != plan.digest
     with pytest.raises(InvalidInputError, match="got that of another plan"):
-        evaluate(changed, tmp_path / "run", InProcess)
-    evaluate(changed, tmp_path / "other", InProcess)
+        evaluate(changed, tmp_path / "run", InProcessExecutor)
+    evaluate(changed, tmp_path / "other", InProcessExecutor)
     with pytest.raises(InvalidInputError, match=r'profiles differ: .*"alpha": 0\.3.* and .*"alpha": 0\.4'):
         compare(data, load_dataset(RunDirectory(tmp_path / "other").dataset))
 

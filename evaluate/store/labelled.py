@@ -134,8 +134,8 @@ def stored_form(data: xr.Dataset) -> xr.Dataset:
             result[name].values[:] = np.where(np.isnan(variable.values), NOT_RUN, variable.values)
         elif name == "reason":
             result[name].values[:] = _codes(variable.values)
-        elif name in EPISODE_VARIABLES and name not in PAIRING_KEY:
-            result[name].values[:] = variable.values
+        elif name in EPISODE_VARIABLES:
+            result[name] = variable
         elif name not in result.variables:
             attributes = {key: value for key, value in variable.attrs.items() if key != _CONSTANT}
             if _CONSTANT in variable.attrs:
