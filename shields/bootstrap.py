@@ -6,7 +6,6 @@ reason, not an exception: it withholds the recovery claim and nothing else.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from roep_gym.array_digest import arrays_digest
 from roep_gym.error import InvalidInputError
 from roep_gym.shields.calibration import calibrate
 from roep_gym.shields.config import ShieldConfig
@@ -215,12 +215,9 @@ def _finite(network: TrainedNetwork) -> bool:
 
 def _fingerprint(ordered: Sequence[BootstrapEpisode]) -> str:
     """Return a hash, 32 hexadecimal digits, of everything that training reads of the episodes."""
-    state = hashlib.blake2b(digest_size=16)
-    for episode in ordered:
-        head = repr(
-            (episode.identifier, episode.reason, episode.fields, episode.low.shape, episode.actions.shape)
-        )
-        state.update(head.encode() + b"\n")
-        for array, kind in ((episode.low, "<f4"), (episode.actions, "<f4"), (episode.unsafe, "|b1")):
-            state.update(np.ascontiguousarray(array, dtype=kind).tobytes())
-    return state.hexdigest()
+    arrays = {
+        f"{episode.identifier}\0{name}": np.asarray(getattr(episode, name), dtype=kind)
+        for episode in ordered
+        for name, kind in (("low", "<f4"), ("actions", "<f4"), ("unsafe", "|b1"))
+    }
+    return arrays_digest(arrays, repr([(e.identifier, e.reason, e.fields) for e in ordered]))

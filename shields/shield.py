@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from roep_gym.array_digest import arrays_digest
 from roep_gym.error import InvalidInputError
 from roep_gym.shields.base import Assessment
 from roep_gym.shields.config import ShieldConfig
@@ -124,8 +124,4 @@ class Shield:
     @cached_property
     def digest(self) -> str:
         """Content hash in 32 hexadecimal digits, of arrays and description alone: the same wherever it is stored."""
-        state = hashlib.blake2b(self.description().encode(), digest_size=16)
-        for name, array in sorted(self.model.arrays().items()):
-            little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-            state.update(f"\n{name} {little.dtype.str} {little.shape}\n".encode() + little.tobytes())
-        return state.hexdigest()
+        return arrays_digest(self.model.arrays(), self.description())

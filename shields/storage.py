@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError, RecordConflictError
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.shields.config import ShieldConfig
@@ -28,7 +29,7 @@ from roep_gym.typing import Array
 
 __all__ = ["FORMAT_VERSION", "load_shield", "save_shield"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """Raised when the layout of the file changes."""
 _HEADER = "header"
 _DAMAGE = (
@@ -50,13 +51,14 @@ _DAMAGE = (
 
 
 def save_shield(shield: Shield, path: str | os.PathLike[str]) -> Path:
-    """Write a shield and return the path; the file appears complete or not at all.
+    """Write a shield and return the path; the file is written atomically.
 
     An existing file with the same content is left as it is.
 
     Raises:
         InvalidInputError: The name does not end in `.npz`.
         RecordConflictError: The path holds another shield.
+        RoepError: The file cannot be written.
     """
     target = Path(path)
     if target.suffix != ".npz":
@@ -69,7 +71,6 @@ def save_shield(shield: Shield, path: str | os.PathLike[str]) -> Path:
                 "choose another path."
             )
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
     header = {
         "format": "roep-gym shield",
         "version": FORMAT_VERSION,
@@ -80,16 +81,8 @@ def save_shield(shield: Shield, path: str | os.PathLike[str]) -> Path:
         **shield.model.arrays(),
         _HEADER: np.frombuffer(json.dumps(header).encode(), np.uint8),
     }
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        with temporary.open("wb") as file:
-            np.savez(file, **content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with replacing(target) as temporary, temporary.open("wb") as file:
+        np.savez(file, **content)
     return target
 
 

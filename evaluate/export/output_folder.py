@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from roep_gym.atomic_file import temporary_path
 from roep_gym.error import InvalidInputError, RoepError
 
 __all__ = ["new_folder"]
@@ -25,7 +26,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         raise InvalidInputError(
             f"Expected a new folder for the dataset, but {path} holds something; choose another."
         )
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_path(path)
     try:
         temporary.mkdir(parents=True)
         try:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 from statistics import fmean
 
-from roep_gym.error import RoepError
 from roep_gym.evaluate.plan import ResolvedPlan
+from roep_gym.evaluate.store.journal import recorded_times
 from roep_gym.evaluate.store.run_directory import RunDirectory
 
 __all__ = ["estimate"]
@@ -24,7 +22,7 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
         run: The run's folder, which may hold recorded episodes.
         workers: Worker processes.
     """
-    times = _recorded_times(plan, run)
+    times = recorded_times(run.journal, plan.digest)
     total = sum(1 for _ in plan.episodes())
     left = total - len(times)
     if not left:
@@ -39,22 +37,6 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
         f"Time: {_minutes(left * least / workers)} to {_minutes(left * most / workers)} with {workers} workers, "
         "without the policy's own time (short episodes and few looks, to full step budget and a look at every step)."
     )
-
-
-def _recorded_times(plan: ResolvedPlan, run: RunDirectory) -> list[float]:
-    """Return the wall times of the plan's episodes that the folder holds."""
-    if not run.journal.exists():
-        return []
-    try:
-        connection = sqlite3.connect(f"file:{run.journal}?mode=ro", uri=True)
-        own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan.digest,)]
-        rows = connection.execute("SELECT summary FROM episodes").fetchall() if own else []
-        connection.close()
-    except sqlite3.Error as error:
-        raise RoepError(
-            f"Expected a journal at {run.journal}, got {error}; choose another output folder."
-        ) from error
-    return [json.loads(row[0])["wall_time"] for row in rows]
 
 
 def _minutes(seconds: float) -> str:

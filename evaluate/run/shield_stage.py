@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
-from roep_gym.atomic_file import write_atomically
 from roep_gym.evaluate.plan import ResolvedPlan, Row
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.journal import Journal
-from roep_gym.evaluate.store.row_shield import RowShield
+from roep_gym.evaluate.store.row_shield import RowShield, save_row_shield
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.shields.labels import BootstrapEpisode
 
@@ -28,8 +25,7 @@ def train_row_shield(run: RunDirectory, plan: ResolvedPlan, row: Row, journal: J
         result = RowShield(
             "trained", "", path.name, outcome.shield.digest, outcome.shield.threshold, outcome.metadata
         )
-    text = json.dumps(result.__dict__, sort_keys=True, indent=1)
-    write_atomically(run.shields / f"{row.index}.json", text.encode())
+    save_row_shield(run, row, result)
     return result
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
 from roep_gym.record import EpisodeRecord
 
-__all__ = ["Abort", "Journal"]
+__all__ = ["Abort", "Journal", "recorded_times"]
 
 _FORMAT = 2
 # The episodes lie in the order of their writing; their key is an index, which `recorded` reads without them.
@@ -198,3 +198,22 @@ class Journal:
                 f"Expected to write to {self._path}, got {error}. What was recorded before is safe; "
                 "make room and start the same command again."
             ) from error
+
+
+def recorded_times(path: Path, plan_digest: str) -> list[float]:
+    """Return the wall times of the episodes that a journal holds of a plan; the file is only read.
+
+    Raises:
+        RoepError: The file is no journal.
+    """
+    if not path.exists():
+        return []
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan_digest,)]
+            query = "SELECT json_extract(summary, '$.wall_time') FROM episodes"
+            return [time for (time,) in connection.execute(query)] if own else []
+    except sqlite3.Error as error:
+        raise RoepError(
+            f"Expected a journal at {path}, got {error}; choose another output folder."
+        ) from error

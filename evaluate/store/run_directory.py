@@ -16,7 +16,7 @@ from typing import IO
 
 import numpy as np
 
-from roep_gym.atomic_file import write_atomically
+from roep_gym.atomic_file import sweep, write_atomically
 from roep_gym.documents import read_json
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import (
@@ -74,8 +74,8 @@ class RunDirectory:
             ) from error
         with lock:
             self._lock(lock)
-            for leftover in self.root.rglob(".*.tmp"):  # of a writer that was killed
-                leftover.unlink()
+            for folder in (self.root, self.steps, self.frames, self.shields):
+                sweep(folder)
             self.check_plan(plan)
             if not self.plan.exists():
                 write_atomically(self.manifest, manifest_text(plan).encode())

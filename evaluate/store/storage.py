@@ -5,22 +5,26 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
+from collections.abc import Hashable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from roep_gym.array_digest import arrays_digest
 from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.schema import check_dataset
 from roep_gym.evaluate.store.flat_tables import EPISODES, MANIFEST, ROWS, read_tables
+from roep_gym.typing import JSON
 
 __all__ = ["DATASET", "load_dataset", "normalise_strings", "read_run", "save_dataset"]
 
 DATASET = "episodes.nc"
-_DIGEST = "content_digest"
+_DIGEST = "dataset_digest"
 
 
 def read_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
@@ -60,7 +64,7 @@ def save_dataset(data: xr.Dataset, path: Path) -> None:
         RoepError: The file cannot be written.
     """
     with replacing(path) as temporary:
-        data.assign_attrs({_DIGEST: content_digest(data)}).to_netcdf(temporary, engine="h5netcdf")
+        data.assign_attrs({_DIGEST: dataset_digest(data)}).to_netcdf(temporary, engine="h5netcdf")
 
 
 def load_dataset(path: Path) -> xr.Dataset:
@@ -77,7 +81,7 @@ def load_dataset(path: Path) -> xr.Dataset:
             f"Expected a netCDF file at {path}, but reading it failed: {error}; restore the file."
         ) from error
     expected = data.attrs.pop(_DIGEST, None)
-    if expected is not None and expected != content_digest(data):
+    if expected is not None and expected != dataset_digest(data):
         raise InvalidInputError(
             f"Expected {path} as it was written, but its content was changed or damaged since; restore the file, or "
             "start the run's command again, which writes it anew."
@@ -85,20 +89,29 @@ def load_dataset(path: Path) -> xr.Dataset:
     return data
 
 
-def content_digest(data: xr.Dataset) -> str:
-    """Return a digest of all values of a Dataset, with their names, types and shapes."""
-    state = hashlib.blake2b(digest_size=16)
-    for name in sorted(map(str, data.variables)):
-        values = data[name].values
+def dataset_digest(data: xr.Dataset) -> str:
+    """Return a digest of a Dataset: all values with their names, types, dimensions and shapes, and all attributes."""
+    arrays = {}
+    for name, variable in data.variables.items():
+        values = variable.values
         # xarray reads text without an entry, such as the depth keys of a run without depth, as float64.
-        text = values.dtype.kind in "OSUT" or (values.size == 0 and values.dtype == np.float64)
-        kind = "text" if text else values.dtype.str
-        state.update(f"{name}\0{kind}\0{values.shape}\0".encode())
-        if kind == "text":
-            state.update("\0".join(_text(value) for value in values.ravel()).encode())
-        else:
-            state.update(np.ascontiguousarray(values).tobytes())
-    return state.hexdigest()
+        if values.dtype.kind in "OSUT" or (values.size == 0 and values.dtype == np.float64):
+            text = json.dumps([values.shape, [_text(value) for value in values.ravel()]])
+            values = np.frombuffer(text.encode(), np.uint8)
+        arrays[str(name)] = values
+    described = {
+        str(name): [variable.dims, _plain(variable.attrs)] for name, variable in data.variables.items()
+    }
+    return arrays_digest(arrays, json.dumps([described, _plain(data.attrs)], sort_keys=True))
+
+
+def _plain(attributes: Mapping[Hashable, Any]) -> dict[str, JSON]:
+    """Return attributes as JSON, equal before and after a file, which gives arrays for lists."""
+    plain = {}
+    for name, value in attributes.items():
+        values = np.asarray(value).ravel().tolist()
+        plain[str(name)] = [entry.decode() if isinstance(entry, bytes) else entry for entry in values]
+    return plain
 
 
 def normalise_strings(data: xr.Dataset) -> xr.Dataset:
