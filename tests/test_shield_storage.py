@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from shield_data import make_episodes
 
-from roep_gym.error import InvalidInputError, RecordConflictError
+from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.shields import Shield, ShieldConfig, load_shield, save_shield, train_shield
 
 
@@ -91,7 +91,7 @@ def test_a_failed_write_leaves_nothing(
         raise OSError("disk full")
 
     monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(RoepError, match="disk full"):
         save_shield(shield, tmp_path / "shield.npz")
     assert list(tmp_path.iterdir()) == []
 
@@ -161,7 +161,7 @@ def test_other_files_are_refused(shield: Shield, tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="found none; train one or correct the path"):
         load_shield(tmp_path / "missing.npz")
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"header": {"version": 2}}, "shield format version 1 in"),
+        ({"header": {"version": 1}}, "shield format version 2 in"),
         ({"header": {"format": "x"}}, "another kind of .npz file"),
         ({"weight_0": None}, "its content is not valid"),
         ({"bias_1": np.zeros(3, np.float32)}, "its content is not valid"),
