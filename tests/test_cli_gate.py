@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roep_gym.cli import gate, import_tables
+from roep_gym.cli import gate, import_outcomes
 from roep_gym.error import InvalidInputError
 
 REPLAY = Path(__file__).parent / "data" / "replay"
@@ -19,7 +19,9 @@ REPLAY = Path(__file__).parent / "data" / "replay"
 @pytest.fixture(scope="module")
 def imported(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
-    assert import_tables.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(out)]) == 0
+    assert (
+        import_outcomes.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(out)]) == 0
+    )
     return out
 
 
@@ -61,7 +63,7 @@ def test_imported_run_holds_the_tables(imported):
 
 
 @pytest.mark.parametrize(
-    ("form", "start"), [("json", "{"), ("markdown", "| Model |"), ("latex", r"\begin{tabular}")]
+    ("form", "start"), [("json", "{"), ("markdown", "**Table claims."), ("latex", "% Table claims.")]
 )
 def test_other_formats(form, start, capsys):
     assert gate.run([str(REPLAY), "--format", form]) == 0
@@ -149,12 +151,12 @@ def test_larger_budget_leaves_the_clean_run_incomplete(capsys):
 
 def test_import_never_overwrites_a_run(run):
     with pytest.raises(InvalidInputError, match=r"holds episodes\.nc; choose another"):
-        import_tables.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(run)])
+        import_outcomes.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(run)])
 
 
 def test_import_with_a_manifest(imported, tmp_path, capsys):
     files = [str(imported / name) for name in ("episodes.csv", "rows.csv", "manifest.csv")]
-    assert import_tables.run([*files, "--out", str(tmp_path / "again")]) == 0
+    assert import_outcomes.run([*files, "--out", str(tmp_path / "again")]) == 0
     assert "24 rows, 7100 of 7100 planned episodes recorded" in capsys.readouterr().out
     for name in ("episodes.csv", "rows.csv", "manifest.csv"):
         assert (tmp_path / "again" / name).read_bytes() == (imported / name).read_bytes()

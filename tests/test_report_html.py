@@ -20,7 +20,7 @@ from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.report.episodes import example_episodes, shield_trace
 from roep_gym.evaluate.report.figures import FIGURES
-from roep_gym.evaluate.report.page import data_uri
+from roep_gym.evaluate.report.html import data_uri
 from roep_gym.evaluate.report.records import open_run
 from roep_gym.evaluate.report.statements import facts, limits
 from roep_gym.evaluate.report.tables import TABLES

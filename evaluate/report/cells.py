@@ -1,22 +1,104 @@
-"""Cells that several tables share: a row's label, a condition's rate, a value that another fact bars."""
+"""Cells and columns that several tables share, and the frame of a table with one line a row of the run.
+
+`row_table` lays out `Field`s, each a column with what fills it; the other functions make single cells.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import xarray as xr
+
+from roep_gym.evaluate.judging.gate import CLAIM_STATUS
 from roep_gym.evaluate.report.records import Run
-from roep_gym.evaluate.report.table import Cell, Column, missing, rate, text
+from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 
-__all__ = ["ROW_COLUMNS", "row_cells", "success_cell", "unless"]
+__all__ = [
+    "INFORM",
+    "INTERVAL_PARTS",
+    "PAIR_COLUMNS",
+    "ROW_COLUMNS",
+    "Field",
+    "columns_of_rates",
+    "interval_cell",
+    "label_cells",
+    "pair_cells",
+    "range_cell",
+    "row_cells",
+    "row_table",
+    "status_cell",
+    "success_cell",
+    "unless",
+    "with_bounds",
+    "words",
+]
 
-ROW_COLUMNS = (
-    Column("model", "Model", "left"),
-    Column("suite", "Suite", "left"),
-    Column("task", "Task", "left"),
+INTERVAL_PARTS = ("low", "high")
+INFORM = "They inform and never gate."
+
+
+def words(**headings: str) -> tuple[Column, ...]:
+    """Return columns of text, by name and heading."""
+    return tuple(Column(name, heading, "left") for name, heading in headings.items())
+
+
+def columns_of_rates(**headings: str) -> tuple[Column, ...]:
+    """Return columns of rates with their counts and intervals, by name and heading."""
+    return tuple(
+        Column(name, heading, parts=("count", "n", "low", "high")) for name, heading in headings.items()
+    )
+
+
+ROW_COLUMNS = words(model="Model", suite="Suite", task="Task")
+PAIR_COLUMNS = (
+    Column("support", "Pairs"),
+    Column("lost", "Lost"),
+    Column("gained", "Gained"),
+    Column("difference", "Difference [paired score]", parts=INTERVAL_PARTS),
+    Column("bootstrap", "Bootstrap over initial states", "left", parts=INTERVAL_PARTS),
+    Column("mcnemar_p", "McNemar p"),
+    Column("holm_p", "Holm p"),
 )
+
+
+class Field(NamedTuple):
+    """One column of a table of rows.
+
+    Attributes:
+        column: The column.
+        cell: Makes its cell of a row.
+        downstream: Whether its value is not applicable where the row is not admitted.
+    """
+
+    column: Column
+    cell: Callable[[int], Cell]
+    downstream: bool = False
+
+
+def row_table(run: Run, name: str, title: str, fields: Sequence[Field], notes: Sequence[str] = ()) -> Table:
+    """Return a table with one line a row of the run: model, suite, task, then the fields."""
+    rows = []
+    for row in range(run.rows):
+        barred = run.not_admitted(row)
+        rows.append(
+            (
+                *row_cells(run, row),
+                *(unless(barred if field.downstream else "", field.cell, row) for field in fields),
+            )
+        )
+    return Table(name, title, (*ROW_COLUMNS, *(f.column for f in fields)), tuple(rows), tuple(notes))
 
 
 def row_cells(run: Run, row: int) -> tuple[Cell, ...]:
     """Return the cells of `ROW_COLUMNS`."""
     return tuple(map(text, run.label(row)))
+
+
+def unless(barred: str, make: Callable[[int], Cell], row: int) -> Cell:
+    """Return what `make` makes of a row, or N/A for the reason that bars it."""
+    return missing(barred) if barred else make(row)
 
 
 def success_cell(run: Run, row: int, condition: str, outcome: str = "success") -> Cell:
@@ -27,6 +109,42 @@ def success_cell(run: Run, row: int, condition: str, outcome: str = "success") -
     return rate(value, int(cell["count"]), int(cell["n"]), (low, high), reason)
 
 
-def unless(barred: str, cell: Cell) -> Cell:
-    """Return the cell, or N/A for the reason that bars it."""
-    return missing(barred) if barred else cell
+def label_cells(cell: xr.Dataset) -> list[Cell]:
+    """Return model, suite and task of a row of a Dataset."""
+    return [text(cell[column.name].item()) for column in ROW_COLUMNS]
+
+
+def status_cell(label: xr.DataArray) -> Cell:
+    """Return a trace label as people read it."""
+    return Cell(str(label.item()), CLAIM_STATUS[str(label.item())])
+
+
+def pair_cells(cell: xr.Dataset) -> list[Cell]:
+    """Return the cells of `PAIR_COLUMNS` of one row of `paired_statistics`."""
+    reason = str(cell["bootstrap_reason"].item()) or "no pair"
+    counts = [count(int(cell[name])) for name in ("support", "lost", "gained")]
+    value, low, high = (float(cell[name]) for name in ("difference", "score_low", "score_high"))
+    p_values = [number(float(cell[name]), ".3g", reason) for name in ("mcnemar_p", "holm_p")]
+    return [*counts, with_bounds(value, low, high, reason), interval_cell(cell), *p_values]
+
+
+def interval_cell(cell: xr.Dataset) -> Cell:
+    """Return the bootstrap interval, or why there is none."""
+    low, high = float(cell["bootstrap_low"]), float(cell["bootstrap_high"])
+    return range_cell(low, high, str(cell["bootstrap_reason"].item()))
+
+
+def range_cell(low: float, high: float, reason: str) -> Cell:
+    """Return an interval, or the reason why there is none."""
+    if math.isnan(low):
+        return missing(reason)
+    shown = f"[{low:+.2f}, {high:+.2f}]"
+    return Cell(shown, shown, parts=dict(zip(INTERVAL_PARTS, (low, high), strict=True)))
+
+
+def with_bounds(value: float, low: float, high: float, reason: str) -> Cell:
+    """Return a difference with its bounds, or the reason why there is none."""
+    if math.isnan(value) or math.isnan(low):
+        return missing(reason)
+    parts = dict(zip(INTERVAL_PARTS, (low, high), strict=True))
+    return Cell(value, f"{value:+.2f} [{low:+.2f}, {high:+.2f}]", parts=parts)

@@ -78,13 +78,17 @@ class ShieldTrace:
         }
 
 
+_NO_REFUSAL = ("none", "projected")
+"""Projections of step records that leave the policy's motion, or a smaller one; every other one is a safe refusal."""
+
+
 def shield_trace(run: Run, key: EpisodeKey) -> ShieldTrace | None:
     """Return the shield's trace of an episode, None where its steps or its shield are not stored."""
     steps, tau = run.episode_steps(key), float(run.data["shield_tau"].values[key.row])
     if steps is None or not np.isfinite(tau) or (steps["intervened"].values < 0).all():
         return None
     names = str(steps["projection"].attrs["flag_meanings"]).split()
-    refusals = [code for code, name in enumerate(names) if name.startswith("refused")]
+    refusals = [code for code, name in enumerate(names) if name not in _NO_REFUSAL]
     refused = np.isin(steps["projection"].values, refusals)
     moved = (steps["proposed_action"].values != steps["executed_action"].values).any(axis=1)
     return ShieldTrace(

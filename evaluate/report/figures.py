@@ -20,7 +20,7 @@ from roep_gym.evaluate.report.outcome_figures import (
     success_and_effect,
     timeouts,
 )
-from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.report.records import DamagedFileError, Run
 from roep_gym.evaluate.report.shield_figures import shield_episode, shield_reliability
 from roep_gym.evaluate.report.style import NotDrawableError, drawing
 
@@ -132,6 +132,6 @@ def draw_figures(run: Run, names: Sequence[str] = ()) -> list[Drawn]:
         try:
             with drawing():
                 drawn.append(Drawn(name, kind, kind.draw(run)))
-        except NotDrawableError as missing:
+        except (NotDrawableError, DamagedFileError) as missing:
             drawn.append(Drawn(name, kind, None, str(missing)))
     return drawn

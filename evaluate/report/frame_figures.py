@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from roep_gym import escape
 from roep_gym.evaluate.report.episodes import episode_label, representative_episodes
 from roep_gym.evaluate.report.records import EpisodeKey, Run
 from roep_gym.evaluate.report.style import NotDrawableError, new_figure
@@ -71,7 +72,7 @@ def rollouts(run: Run) -> Figure:
         for axes in part.axes[len(at) :]:
             axes.set_axis_off()
         part.suptitle(
-            f"{why}, {run.reason(key).replace('_', ' ')}: {episode_label(run, key)}",
+            f"{why}, {run.reason(key).replace('_', ' ')}: {escape.figure(episode_label(run, key))}",
             fontsize=8.5,
             x=0.01,
             ha="left",
@@ -139,7 +140,7 @@ def operators(run: Run) -> Figure:
         _before_and_after(panels[2:], frames, depth, "depth dropout", f"{area.dropped:.1%} dropped")
         profile = CONDITIONS[key.condition].profile
         part.suptitle(
-            f"{profile}: mean affected area over {area.steps} steps of {run.short(key.row)}",
+            f"{profile}: mean affected area over {area.steps} steps of {escape.figure(run.short(key.row))}",
             fontsize=9,
             x=0.01,
             ha="left",

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roep_gym import escape
 from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
+from roep_gym.evaluate.report.claim_tables import ALL_SUITES
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.style import PALETTE, NotDrawableError, new_figure
 from roep_gym.evaluate.report.table import Table, Value
-from roep_gym.evaluate.report.tables import ALL_SUITES, TABLES
+from roep_gym.evaluate.report.tables import TABLES
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -106,7 +108,7 @@ def effect_forest(run: Run) -> Figure:
         )
         axes.plot([middle], [position], label="_difference", **_mark(line["effect"]))
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.set_yticks(range(len(lines)), [run.short(row) for row in range(run.rows)])
+    axes.set_yticks(range(len(lines)), [escape.figure(run.short(row)) for row in range(run.rows)])
     axes.set(ylim=(len(lines) - 0.4, -0.6), xlabel="paired Delta SR = SR(clean) - SR(medium)")
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
@@ -146,7 +148,7 @@ def severity_sweep(run: Run) -> Figure:
         )
     for name in shown:
         axes.plot([], [], PALETTE[name].marker, color=PALETTE[name].color, label=name)
-    axes.set_yticks(range(run.rows), [run.short(row) for row in range(run.rows)])
+    axes.set_yticks(range(run.rows), [escape.figure(run.short(row)) for row in range(run.rows)])
     axes.set(ylim=(run.rows - 0.4, -0.6), xlim=(-0.03, 1.03), xlabel="success rate")
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
@@ -219,7 +221,10 @@ def _width(n: int) -> float:
 
 
 def _name_groups(axes: Axes, groups: Sequence[Mapping[str, Value | None]]) -> None:
-    axes.set_xticks(range(len(groups)), [f"{group['model']}\n{group['suite']}" for group in groups])
+    axes.set_xticks(
+        range(len(groups)),
+        ["\n".join(escape.figure(str(group[name])) for name in ("model", "suite")) for group in groups],
+    )
     axes.set_xlim(-0.6, max(len(groups) - 0.4, 1.4))
     axes.tick_params(axis="x", length=0)
 
@@ -238,8 +243,8 @@ def _task_grid(axes: Axes, tasks: Table, labels: Sequence[tuple[Value | None, Va
         shown = "N/A" if math.isnan(value) else f"{value:.2f}"
         dark = not math.isnan(value) and value < 0.55
         axes.annotate(shown, (j, i), ha="center", va="center", color="white" if dark else "black", fontsize=8)
-    axes.set_xticks(range(len(models)), [str(model) for model in models])
-    axes.set_yticks(range(len(labels)), [f"{task}" for _, task in labels])
+    axes.set_xticks(range(len(models)), [escape.figure(str(model)) for model in models])
+    axes.set_yticks(range(len(labels)), [escape.figure(str(task)) for _, task in labels])
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     axes.set_title("b  Medium timeout rate of each task")

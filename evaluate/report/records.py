@@ -6,24 +6,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
+from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging import claim_table
 from roep_gym.evaluate.judging.gate import Judgement, judge
+from roep_gym.evaluate.judging.verdict_document import not_applicable
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.storage import load_dataset, read_run
 from roep_gym.typing import JSON, Array, IntArray
 
-__all__ = ["EpisodeKey", "Run", "open_run"]
+__all__ = ["Channels", "DamagedFileError", "EpisodeKey", "Run", "open_run"]
 
 
 class EpisodeKey(NamedTuple):
@@ -33,6 +36,31 @@ class EpisodeKey(NamedTuple):
     condition: str
     seed_group: int
     episode: int
+
+
+class DamagedFileError(RoepError):
+    """A file of steps or frames cannot be read; what is made of it is left out."""
+
+
+class Channels(NamedTuple):
+    """Where unsafe attempts were looked for.
+
+    Attributes:
+        names: The active channels; empty where none was recorded by its name.
+        counted: Whether attempts were counted at all.
+    """
+
+    names: str
+    counted: bool
+
+    @property
+    def sentence(self) -> str:
+        """The channels in words."""
+        if self.names:
+            return f"{self.names}; nothing was observed under the others, which is not the same as safe."
+        if self.counted:
+            return "not recorded one by one; attempts are counted."
+        return "none: unsafe attempts were not observed."
 
 
 @dataclass(frozen=True)
@@ -88,7 +116,7 @@ class Run:
 
     def not_admitted(self, row: int) -> str:
         """Return why the downstream values of a row are not applicable; empty where the row is admitted."""
-        return claim_table.not_applicable(self.judgement, row).removeprefix("N/A: ")
+        return not_applicable(self.judgement, row)
 
     def at(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's planned episodes in a condition, in the order of their keys."""
@@ -99,16 +127,35 @@ class Run:
         )
         return np.flatnonzero(chosen)
 
+    def unavailable(self, row: int, condition: str) -> bool:
+        """Return whether a condition needs a shield that the row does not have."""
+        return CONDITIONS[condition].shielded and str(self.data["shield_status"].values[row]) != "trained"
+
+    def no_shield(self, row: int) -> str:
+        """Return why a row has no shield, for a row that has none."""
+        status, why = (str(self.data[name].values[row]) for name in ("shield_status", "shield_reason"))
+        return f"no shield ({status}{': ' if why else ''}{why})"
+
     def absent(self, row: int, condition: str) -> str:
         """Return why a condition of a row has no value; empty where an episode was recorded."""
         at = self.at(row, condition)
         if at.size and (self.data["success"].values[at] != NOT_RUN).any():
             return ""
-        status = str(self.data["shield_status"].values[row])
-        if CONDITIONS[condition].shielded and status != "trained":
-            why = str(self.data["shield_reason"].values[row])
-            return f"no shield ({status}{': ' if why else ''}{why})"
+        if self.unavailable(row, condition):
+            return self.no_shield(row)
         return f"{condition!r} " + ("has no recorded episode" if at.size else "is not planned")
+
+    def first_absent(self, row: int, conditions: Sequence[str]) -> str:
+        """Return why the first of some conditions that has no value has none; empty where all have one."""
+        return next(filter(None, (self.absent(row, condition) for condition in conditions)), "")
+
+    def channels(self, at: IntArray | None = None) -> Channels:
+        """Return the channels on which unsafe attempts were observed, in all episodes or at some positions."""
+        chosen = slice(None) if at is None else at
+        attempts = self.data["unsafe_channel_attempts"].values[chosen]
+        names = self.data["unsafe_channel"].values[(attempts >= 0).any(axis=0)]
+        counted = bool((self.data["unsafe_attempts"].values[chosen] >= 0).any())
+        return Channels(", ".join(map(str, names)), counted)
 
     def outcomes(self, row: int, condition: str) -> pd.DataFrame:
         """Return the recorded episodes of a condition: seed_group, episode, reason, steps, intervention_steps."""
@@ -130,11 +177,18 @@ class Run:
         return self.folder / "steps" / f"{row:04d}-{condition}.nc"
 
     def steps(self, row: int, condition: str) -> Iterator[tuple[EpisodeKey, xr.Dataset]]:
-        """Yield the steps of each recorded episode of a condition; nothing where there is no step file."""
+        """Yield the steps of each recorded episode of a condition; nothing where there is no step file.
+
+        Raises:
+            DamagedFileError: The file cannot be read.
+        """
         path = self.steps_path(row, condition)
         if not path.exists():
             return
-        stored = load_dataset(path)
+        try:
+            stored = load_dataset(path)
+        except InvalidInputError as error:
+            raise _damaged(path) from error
         ends = np.cumsum(stored["row_size"].values)
         for i, end in enumerate(ends):
             group, episode = (int(stored[name].values[i]) for name in ("seed_group", "episode_index"))
@@ -151,12 +205,34 @@ class Run:
         return self.folder / "frames" / name
 
     def frames(self, key: EpisodeKey) -> Mapping[str, Array]:
-        """Return the stored frames of an episode by name, empty where none are stored."""
+        """Return the stored frames of an episode by name, empty where none are stored.
+
+        Raises:
+            DamagedFileError: The file cannot be read.
+        """
         path = self.frames_path(key)
         if not path.exists():
             return {}
-        with np.load(path) as stored:
-            return {name: stored[name] for name in stored.files}
+        try:
+            with np.load(path) as stored:
+                frames: dict[str, Array] = {name: stored[name] for name in stored.files}
+        except (
+            OSError,
+            ValueError,
+            EOFError,
+            KeyError,
+            NotImplementedError,
+            BadZipFile,
+            zlib.error,
+        ) as error:
+            raise _damaged(path) from error
+        if any(len(frames.get("step", ())) != len(values) for values in frames.values()):
+            raise _damaged(path)
+        return frames
+
+
+def _damaged(path: Path) -> DamagedFileError:
+    return DamagedFileError(f"{path.name} is damaged; re-run the same command to make it again")
 
 
 def open_run(folder: Path, config: GateConfig | None = None) -> Run:

@@ -8,11 +8,12 @@ into the cell.
 from __future__ import annotations
 
 import csv
-import html
 import io
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from roep_gym import escape
 from roep_gym.evaluate.report.table import Cell, Column, Table
 
 if TYPE_CHECKING:
@@ -40,16 +41,20 @@ class Form(NamedTuple):
 
 def csv_text(table: Table) -> str:
     """Return a table as CSV: full precision, every part in a column of its own, notes left out."""
+    table = table.for_reader("programs")
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    header = []
-    for column in table.columns:
-        header += [column.name, *(f"{column.name}_{part}" for part in column.parts)]
-    writer.writerow(header)
+    writer.writerow(
+        [
+            name
+            for column in table.columns
+            for name in (column.name, *(f"{column.name}_{p}" for p in column.parts))
+        ]
+    )
     for row in table.rows:
         cells: list[str] = []
         for column, cell in zip(table.columns, row, strict=True):
-            cells.append(f"N/A: {cell.reason}" if cell.value is None else _exact(cell.value))
+            cells.append(_exact(f"N/A: {cell.reason}" if cell.value is None else cell.value))
             cells += [_exact(cell.parts[part]) if part in cell.parts else "N/A" for part in column.parts]
         writer.writerow(cells)
     return stream.getvalue()
@@ -57,51 +62,52 @@ def csv_text(table: Table) -> str:
 
 def markdown_text(table: Table) -> str:
     """Return a table in Markdown, its title above and its notes below."""
-    marks = _Marks()
-    rule = [":--" if column.align == "left" else "--:" for column in table.columns]
-    lines = [_markdown_row([column.heading for column in table.columns]), _markdown_row(rule)]
-    lines += [_markdown_row([marks.text(cell) for cell in row]) for row in table.rows]
-    below = [f"- {note}" for note in (*marks.notes(), *table.notes)]
-    return "\n".join([f"**Table {table.name}. {table.title}**", "", *lines, "", *below, ""])
+    page = _Page(table, escape.markdown)
+    rule = [":--" if column.align == "left" else "--:" for column in page.columns]
+    lines = [f"| {' | '.join(cells)} |" for cells in (page.headings, rule, *page.lines)]
+    return "\n".join([f"**{page.title}**", "", *lines, "", *(f"- {note}" for note in page.notes), ""])
 
 
 def latex_text(table: Table) -> str:
     """Return a table as a LaTeX tabular (package booktabs), its notes below the bottom rule."""
-    marks, width = _Marks(), len(table.columns)
-    align = "".join(column.align[0] for column in table.columns)
-    lines = [rf"% Table {table.name}. {table.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule"]
-    lines += [_latex_row([column.heading for column in table.columns]), r"\midrule"]
-    lines += [_latex_row([marks.text(cell) for cell in row]) for row in table.rows]
-    lines.append(r"\bottomrule")
-    for note in (*marks.notes(), *table.notes):
-        # A paragraph cell, since a note is longer than any column.
-        cell = rf"p{{0.95\linewidth}}}}{{\footnotesize {_latex(note)}"
-        lines.append(rf"\multicolumn{{{width}}}{{{cell}}} \\")
-    return "\n".join([*lines, r"\end{tabular}", ""])
+    page = _Page(table, escape.latex)
+    align = "".join(column.align[0] for column in page.columns)
+    head, *body = (rf"{' & '.join(cells)} \\" for cells in (page.headings, *page.lines))
+    # A note gets a paragraph cell, since it is longer than any column.
+    cell = rf"\multicolumn{{{len(page.columns)}}}{{p{{0.95\linewidth}}}}"
+    notes = [rf"{cell}{{\footnotesize {note}}} \\" for note in page.notes]
+    lines = [
+        f"% {page.title}",
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+    ]
+    return "\n".join([*lines, *notes, r"\end{tabular}", ""])
 
 
 def html_text(table: Table) -> str:
     """Return a table as an HTML element whose headings are buttons that the page's script sorts by."""
-    marks = _Marks()
+    page, name = _Page(table, escape.html), escape.html(table.name)
     head = "".join(
-        f'<th scope="col" class="{column.align}"><button type="button">{html.escape(column.heading)}</button></th>'
-        for column in table.columns
+        f'<th scope="col" class="{column.align}"><button type="button">{heading}</button></th>'
+        for column, heading in zip(page.columns, page.headings, strict=True)
     )
-    body = []
-    for row in table.rows:
-        cells = "".join(
-            f'<td class="{_cell_class(column, cell)}" data-value="{_sort_key(cell)}">'
-            f"{html.escape(marks.text(cell))}</td>"
-            for column, cell in zip(table.columns, row, strict=True)
-        )
-        body.append(f"<tr>{cells}</tr>")
-    notes = "".join(f"<li>{html.escape(note)}</li>" for note in (*marks.notes(), *table.notes))
-    name, title = html.escape(table.name), html.escape(table.title)
+    body = ""
+    for cells, line in zip(page.rows, page.lines, strict=True):
+        body += "<tr>"
+        for column, cell, shown in zip(page.columns, cells, line, strict=True):
+            key = "" if cell.value is None else escape.html(_exact(cell.value))
+            body += f'<td class="{_cell_class(column, cell)}" data-value="{key}">{shown}</td>'
+        body += "</tr>\n"
+    notes = "".join(f"<li>{note}</li>" for note in page.notes)
     return (
-        f'<figure class="table"><figcaption>Table {name}. {title}</figcaption>'
+        f'<figure class="table"><figcaption>{page.title}</figcaption>'
         f'<div class="scroll" tabindex="0" role="region" aria-label="Table {name}">'
         f'<table id="table-{name}" class="sortable">'
-        f"<thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         + (f'<ul class="notes">{notes}</ul>' if notes else "")
         + "</figure>\n"
     )
@@ -119,58 +125,66 @@ def terminal_text(table: Table) -> str:
 def print_table(table: Table, console: Console) -> None:
     """Print a table on a console: into a pipe or file at its full width, on a terminal never wider than that.
 
-    A table that is too wide for the terminal comes in blocks of columns, each with the labels of the rows.
+    On a terminal, model and suite are a line above their rows, and a table that is still too wide comes in blocks of
+    columns, each with the labels of the rows.
     """
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    marks = _Marks()
-    lines = [[marks.text(cell) for cell in row] for row in table.rows]
-    blocks = column_blocks(table, lines, console.width if console.is_terminal else None)
+    page = _Page(table, escape.visible)
+    above = _GROUP if console.is_terminal and [c.name for c in page.columns[:3]] == [*_GROUP, "task"] else ()
+    columns, lines = page.columns[len(above) :], [line[len(above) :] for line in page.lines]
+    blocks = column_blocks(columns, lines, console.width if console.is_terminal else None)
     if not console.is_terminal:
         console = Console(file=console.file, highlight=False, width=100_000)
-    console.print(Text(f"Table {table.name}. {table.title}", style="bold"), soft_wrap=True)
+    console.print(Text(page.title, style="bold"), soft_wrap=True)
     for block in blocks:
-        shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False)
-        for k, width in block.items():
-            shown.add_column(
-                Text(table.columns[k].heading), justify=table.columns[k].align, overflow="fold", width=width
+        for number, (group, members) in enumerate(
+            itertools.groupby(page.lines, lambda line: line[: len(above)])
+        ):
+            if group:
+                console.print(Text("  ".join(group), style="bold"), soft_wrap=True)
+            shown = RichTable(
+                box=box.SIMPLE_HEAD, pad_edge=False, show_header=not number, show_edge=not number
             )
-        for line in lines:
-            shown.add_row(*(Text(line[k]) for k in block))
-        console.print(shown)
-    for note in (*marks.notes(), *table.notes):
+            for k, width in block.items():
+                heading = Text(columns[k].heading)
+                shown.add_column(heading, justify=columns[k].align, overflow="fold", width=width)
+            for line in members:
+                shown.add_row(*(Text(line[len(above) + k]) for k in block))
+            console.print(shown)
+    for note in page.notes:
         console.print(Text(note), soft_wrap=True)
 
 
-def column_blocks(table: Table, lines: Sequence[Sequence[str]], width: int | None) -> list[dict[int, int]]:
+def column_blocks(
+    columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int | None
+) -> list[dict[int, int]]:
     """Divide the columns of a table into blocks that fit a width, each beginning with the labels of the rows.
 
     Headings and long texts wrap between words and nothing else does.
 
     Args:
-        table: The table.
-        lines: Its cells as text.
+        columns: The columns.
+        lines: Their cells as text.
         width: Characters that a block may take; None for any number.
 
     Returns:
         For each block the width of every column in it, by the column's position.
     """
-    cells = [[line[k] for line in lines] for k in range(len(table.columns))]
-    full = [
-        max(map(len, [column.heading, *texts])) for column, texts in zip(table.columns, cells, strict=True)
-    ]
+    cells = [[line[k] for line in lines] for k in range(len(columns))]
+    full = [max(map(len, [column.heading, *texts])) for column, texts in zip(columns, cells, strict=True)]
     if width is None:
         return [dict(enumerate(full))]
     least = [
         max(map(len, [*column.heading.split(), *_unbreakable(texts)]))
-        for column, texts in zip(table.columns, cells, strict=True)
+        for column, texts in zip(columns, cells, strict=True)
     ]
-    labels = [k for k, column in enumerate(table.columns) if column.name in _LABELS] or [0]
+    labels = [k for k, column in enumerate(columns) if column.name in _LABELS] or [0]
     blocks = [[*labels]]
-    for k in (k for k in range(len(table.columns)) if k not in labels):
+    for k in (k for k in range(len(columns)) if k not in labels):
         taken = sum(least[i] + _BETWEEN_COLUMNS for i in [*blocks[-1], k])
         if taken > width and blocks[-1] != labels:
             blocks.append([*labels])
@@ -193,7 +207,8 @@ def _spread(block: Sequence[int], least: Sequence[int], full: Sequence[int], wid
     return {k: least[k] + int((full[k] - least[k]) * share) for k in block}
 
 
-_LABELS = ("model", "suite", "task", "condition")
+_GROUP = ("model", "suite")
+_LABELS = (*_GROUP, "task", "condition")
 _BETWEEN_COLUMNS = 3
 
 FORMS: Mapping[str, Form] = {
@@ -205,21 +220,33 @@ FORMS: Mapping[str, Form] = {
 }
 
 
-class _Marks:
-    """Numbers the reasons of missing cells in the order of their appearance."""
+class _Page:
+    """A table as people read it, every text escaped for a form.
 
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
+    Attributes:
+        title: Name and title.
+        columns: The columns that people get.
+        rows: Their cells.
+        headings: Their headings.
+        lines: The text of each cell, with a mark where the value is missing.
+        notes: The reasons of the marks, in the order of their appearance, and the table's own notes.
+    """
 
-    def text(self, cell: Cell) -> str:
-        """Return a cell's text, with a mark where the value is missing."""
-        if cell.value is not None or not cell.reason:
-            return cell.text
-        return f"{cell.text} [{self._number.setdefault(cell.reason, len(self._number) + 1)}]"
+    def __init__(self, table: Table, escaped: Callable[[str], str]) -> None:
+        table = table.for_reader("people")
+        marks: dict[str, int] = {}
 
-    def notes(self) -> list[str]:
-        """Return one line a reason."""
-        return [f"[{number}] {reason}" for reason, number in self._number.items()]
+        def shown(cell: Cell) -> str:
+            if cell.value is not None or not cell.reason:
+                return escaped(cell.text)
+            return escaped(f"{cell.text} [{marks.setdefault(cell.reason, len(marks) + 1)}]")
+
+        self.title = escaped(f"Table {table.name}. {table.title}")
+        self.columns, self.rows = table.columns, table.rows
+        self.headings = [escaped(column.heading) for column in table.columns]
+        self.lines = [[shown(cell) for cell in row] for row in table.rows]
+        reasons = [f"[{number}] {reason}" for reason, number in marks.items()]
+        self.notes = [escaped(note) for note in (*reasons, *table.notes)]
 
 
 _LONG_TEXT = 24
@@ -227,31 +254,11 @@ _LONG_TEXT = 24
 
 
 def _exact(value: object) -> str:
+    """Return a value for programs; text is one line and no formula."""
+    if isinstance(value, str):
+        return escape.csv(escape.visible(value))
     return f"{value:.10g}" if isinstance(value, float) else str(value)
-
-
-def _sort_key(cell: Cell) -> str:
-    return "" if cell.value is None else html.escape(_exact(cell.value))
 
 
 def _cell_class(column: Column, cell: Cell) -> str:
     return f"{column.align} long" if column.align == "left" and len(cell.text) > _LONG_TEXT else column.align
-
-
-def _markdown_row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|").replace("\n", " ") for cell in cells) + " |"
-
-
-def _latex_row(cells: list[str]) -> str:
-    return " & ".join(map(_latex, cells)) + r" \\"
-
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "_": r"\_", "&": r"\&", "%": r"\%", "#": r"\#", "$": r"\$",
-    "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": "$<$", ">": "$>$", "|": "$|$", "[": "{[}", "]": "{]}",
-}  # fmt: skip
-
-
-def _latex(value: str) -> str:
-    """Escape text; brackets too, since one after a line break would be read as its argument."""
-    return "".join(_LATEX.get(character, character) for character in value)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import xarray as xr
 
+from roep_gym import escape
 from roep_gym.evaluate.report.episodes import ShieldTrace, episode_label, shield_trace, traced_episode
 from roep_gym.evaluate.report.frame_figures import given_image, show_frame
 from roep_gym.evaluate.report.records import EpisodeKey, Run
@@ -52,7 +53,9 @@ def shield_episode(run: Run, kind: str) -> Figure:
     _risk(risk, trace)
     _events(figure.add_subplot(grid[1, 1], sharex=risk), trace)
     _summary(figure.add_subplot(grid[:, 2]), trace)
-    figure.suptitle(f"{kind.capitalize()}: {episode_label(run, key)}", fontsize=9, x=0.01, ha="left")
+    figure.suptitle(
+        f"{kind.capitalize()}: {escape.figure(episode_label(run, key))}", fontsize=9, x=0.01, ha="left"
+    )
     return figure
 
 

@@ -31,7 +31,7 @@ def facts(run: Run) -> dict[str, str]:
         "Episodes": f"{recorded} recorded of {data.sizes['episode']} planned; {aborts} aborted attempts",
         "Step budget": f"{plan['step_budget']} control steps" if plan else "",
         "Records": "native, with step records" if run.native else f"flat tables ({ATTESTED})",
-        "Unsafe channels": _channels(run),
+        "Unsafe channels": run.channels().sentence.rstrip("."),
         "Perturbed frames": _reach(run),
         "Plan digest": str(run.provenance.get("plan_digest", "")),
         "Numeric fingerprints": str(len(run.provenance["fingerprints"])) if run.provenance else "",
@@ -99,7 +99,7 @@ def _row_limits(run: Run) -> list[str]:
 def _incomplete(run: Run, row: int) -> bool:
     at = [
         run.at(row, name) for name in run.conditions
-        if not run.absent(row, name).startswith("no shield")
+        if not (run.absent(row, name) and run.unavailable(row, name))
     ]  # fmt: skip
     return bool((run.data["success"].values[np.concatenate(at)] == NOT_RUN).any()) if at else False
 
@@ -111,20 +111,6 @@ def _distinct(run: Run, name: str) -> str:
 def _condition(name: str) -> str:
     condition = CONDITIONS[name]
     return f"{name} ({condition.profile}{', shield' if condition.shielded else ''})"
-
-
-def _channels(run: Run) -> str:
-    attempts = run.data["unsafe_channel_attempts"].values
-    names = run.data["unsafe_channel"].values
-    active = [str(name) for name, column in zip(names, attempts.T, strict=True) if (column >= 0).any()]
-    if not active:
-        counted = (run.data["unsafe_attempts"].values >= 0).any()
-        return (
-            "not recorded one by one; attempts are counted"
-            if counted
-            else "none: unsafe attempts were not observed"
-        )
-    return f"{', '.join(active)}; nothing was observed under the others, which is not the same as safe"
 
 
 def _reach(run: Run) -> str:

@@ -44,15 +44,14 @@ class Column:
         heading: Heading for people.
         align: "left" or "right".
         parts: Parts of its cells that CSV writes into columns of their own, `<name>_<part>`.
+        reader: Who gets it: "people" (every form but CSV), "programs" (CSV), or "all".
     """
 
     name: str
     heading: str
     align: Literal["left", "right"] = "right"
     parts: tuple[str, ...] = ()
-
-
-RATE_PARTS = ("count", "n", "low", "high")
+    reader: Literal["all", "people", "programs"] = "all"
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ class Table:
         title: What it shows, in one line.
         columns: Its columns.
         rows: One cell a column.
-        notes: Lines that stand below it in every form.
+        notes: Lines below it in every form but CSV.
 
     Raises:
         InvalidInputError: A row has another number of cells than there are columns.
@@ -94,7 +93,14 @@ class Table:
 
     def without(self, *names: str) -> Table:
         """Return the table without some columns."""
-        kept = [k for k, column in enumerate(self.columns) if column.name not in names]
+        return self._keep(lambda column: column.name not in names)
+
+    def for_reader(self, reader: Literal["people", "programs"]) -> Table:
+        """Return the table with the columns that people, or programs, get."""
+        return self._keep(lambda column: column.reader in ("all", reader))
+
+    def _keep(self, keep: Callable[[Column], bool]) -> Table:
+        kept = [k for k, column in enumerate(self.columns) if keep(column)]
         return replace(
             self,
             columns=tuple(self.columns[k] for k in kept),
@@ -144,5 +150,5 @@ def rate(value: float, successes: int, n: int, interval: tuple[float, float], re
     return Cell(
         float(value),
         f"{value:.2f} ({successes}/{n}) [{low:.2f}, {high:.2f}]",
-        parts=dict(zip(RATE_PARTS, (successes, n, low, high), strict=True)),
+        parts={"count": successes, "n": n, "low": low, "high": high},
     )

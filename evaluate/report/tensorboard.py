@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from roep_gym import escape
 from roep_gym.error import DependencyNotInstalledError, RoepError
 from roep_gym.evaluate.report.figures import draw_figures
 from roep_gym.evaluate.report.records import Run
@@ -64,7 +65,7 @@ def write_events(run: Run, folder: Path) -> list[Path]:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".events-") as scratch:
             _write_overview(run, writer_class(scratch, filename_suffix=SUFFIX))
             for row in range(run.rows):
-                names = [part.replace("/", "_") for part in run.label(row)]
+                names = map(escape.file_name, run.label(row))
                 _write_row(run, row, writer_class(str(Path(scratch, *names)), filename_suffix=SUFFIX))
             return _replace(Path(scratch), folder)
     except OSError as error:
@@ -89,7 +90,7 @@ def _write_overview(run: Run, writer: SummaryWriter) -> None:
             writer.add_text(f"table/{table.name}", markdown_text(table))
         for drawn in draw_figures(run):
             if drawn.figure is None:
-                writer.add_text(f"figure/{drawn.name}", f"N/A: {drawn.reason}")
+                writer.add_text(f"figure/{drawn.name}", escape.markdown(f"N/A: {drawn.reason}"))
                 continue
             with drawing():
                 drawn.figure.canvas.draw()

@@ -15,7 +15,7 @@ from roep_gym.evaluate.report import style
 from roep_gym.evaluate.report.episodes import example_episodes
 from roep_gym.evaluate.report.figures import draw_figures
 from roep_gym.evaluate.report.html import report_page
-from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.report.records import DamagedFileError, EpisodeKey, Run
 from roep_gym.evaluate.report.render import FORMS
 from roep_gym.evaluate.report.tables import make_tables
 from roep_gym.evaluate.report.videos import episode_video
@@ -35,7 +35,7 @@ class Written:
     Attributes:
         page: The HTML page; None when it was not asked for.
         files: Every file.
-        missing: Why a figure could not be drawn, by its name.
+        missing: Why a figure or video could not be made, by its name.
     """
 
     page: Path | None
@@ -69,15 +69,20 @@ def write_report(
                 path = folder / "tables" / f"{table.name}.{FORMS[name].suffix}"
                 contents[path] = FORMS[name].write(table).encode()
     missing: dict[str, str] = {}
-    filmed = {
-        key: folder / "videos" / f"{run.frames_path(key).stem}.gif" for key in example_episodes(run) if videos
-    }
-    contents |= {path: episode_video(run, key) for key, path in filmed.items()}
+    filmed: dict[EpisodeKey, Path] = {}
+    for key in example_episodes(run) if videos else ():
+        path = folder / "videos" / f"{run.frames_path(key).stem}.gif"
+        try:
+            contents[path] = episode_video(run, key)
+        except DamagedFileError as damaged:
+            missing[f"video {path.stem}"] = str(damaged)
+        else:
+            filmed[key] = path
     page = folder / PAGE if "html" in formats else None
     wanted = [name for name in style.FORMATS if name in formats]
     if wanted or page:
         figures = draw_figures(run)
-        missing = {drawn.name: drawn.reason for drawn in figures if drawn.figure is None}
+        missing |= {f"figure {drawn.name}": drawn.reason for drawn in figures if drawn.figure is None}
         for drawn in figures:
             if drawn.figure is not None:
                 for suffix in wanted:

@@ -16,6 +16,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from roep_gym import escape
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.store.row_shield import RowShield
 
@@ -58,13 +59,16 @@ class ProgressObserver:
     ) -> None:
         self._progress.stop()
 
+    def _say(self, text: str) -> None:
+        self._console.print(escape.terminal(text), markup=False, highlight=False, soft_wrap=True)
+
     def started(self, planned: int, recorded: int) -> None:
         """Show how much there is to do."""
         self._planned, self._before = planned, recorded
         self._started = self._last = time.monotonic()
         self._progress.update(self._task, total=planned, completed=recorded)
         if recorded:
-            self._console.print(f"Continuing: {recorded} of {planned} episodes are recorded.")
+            self._say(f"Continuing: {recorded} of {planned} episodes are recorded.")
 
     def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
         """Count an episode."""
@@ -80,7 +84,7 @@ class ProgressObserver:
         if not self._console.is_terminal and now - self._last >= self._interval:
             self._last = now
             left = (self._planned - self._before - done) / rate
-            self._console.print(
+            self._say(
                 f"{self._before + done} of {self._planned} episodes, {rates}, about {left:.1f} min left"
             )
 
@@ -93,9 +97,7 @@ class ProgressObserver:
             if retried
             else "it is left incomplete; start the same command again to retry it"
         )
-        self._console.print(
-            f"Aborted: {where}: {cause} This is no outcome; {then}.", markup=False, highlight=False
-        )
+        self._say(f"Aborted: {where}: {cause} This is no outcome; {then}.")
 
     def shield(self, row: Row, shield: RowShield, dropped: int) -> None:
         """Say what a bootstrap gave."""
@@ -105,4 +107,4 @@ class ProgressObserver:
             text = f"{shield.reason}; {dropped} episodes of the shielded conditions are unavailable"
             self._planned -= dropped
             self._progress.update(self._task, total=self._planned)
-        self._console.print(f"Shield of {row.label}: {shield.status}, {text}.", markup=False, highlight=False)
+        self._say(f"Shield of {row.label}: {shield.status}, {text}.")

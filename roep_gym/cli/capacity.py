@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.evaluate.run.capacity import capacity, measured_cost
 from roep_gym.evaluate.store.storage import read_run
 
@@ -35,9 +36,9 @@ def run(argv: Sequence[str]) -> int:
         CapacityArguments, args=argv, prog="roep-gym capacity", description=CapacityArguments.__doc__
     )
     cost = measured_cost(read_run(arguments.run))
-    print(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
-    print(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")
+    say(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
+    say(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")
     for workers in arguments.workers:
         rate, bound = capacity(cost, workers, arguments.devices)
-        print(f"| {workers} | {rate:,.0f} | {arguments.episodes / rate:,.1f} h | {bound} |")
+        say(f"| {workers} | {rate:,.0f} | {arguments.episodes / rate:,.1f} h | {bound} |")
     return 0

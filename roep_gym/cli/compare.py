@@ -9,13 +9,13 @@ from typing import Annotated, Literal
 
 import tyro
 
-from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.comparison.comparison import compare
 from roep_gym.evaluate.comparison.published import beside_published
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig
-from roep_gym.evaluate.report.comparison_tables import (
+from roep_gym.evaluate.report.statistics_tables import (
     beside_paper_table,
     comparison_means_table,
     comparison_table,

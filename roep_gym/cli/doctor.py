@@ -19,6 +19,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.envs import rendering
 from roep_gym.envs.libero_install import find_libero
 from roep_gym.envs.task_catalog import LIBERO_SUITES, missing_resources, model_files, suites
@@ -71,13 +72,13 @@ def run(argv: Sequence[str]) -> int:
     for finding in _examine():
         findings.append(finding)
         if not arguments.json:
-            print(_as_text(finding), flush=True)
+            say(_as_text(finding))
     problems = sum(finding.status == "problem" for finding in findings)
     warnings = sum(finding.status == "warning" for finding in findings)
     if arguments.json:
-        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+        say(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        print(f"\n{len(findings)} checks, {problems} problem(s), {warnings} warning(s)")
+        say(f"\n{len(findings)} checks, {problems} problem(s), {warnings} warning(s)")
     return 1 if problems else 0
 
 

@@ -11,13 +11,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
+from roep_gym.cli import gate
 from roep_gym.cli.policy_arguments import policy_arguments
+from roep_gym.cli.terminal import make_console, print_tables, say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InfrastructureError, InvalidInputError, shown, unknown_name
+from roep_gym.escape import file_name
 from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.report.cells import ROW_COLUMNS, words
+from roep_gym.evaluate.report.records import open_run
+from roep_gym.evaluate.report.table import Column, Table, count, text
+from roep_gym.evaluate.report.tables import make_tables
 from roep_gym.evaluate.run.inference_server import InferenceSettings
 from roep_gym.evaluate.run.work import Executor
 from roep_gym.evaluate.store.run_directory import RunDirectory
@@ -25,7 +30,6 @@ from roep_gym.policies.batching import BatchLimits
 
 __all__ = ["EvaluateArguments", "run"]
 
-_PIPE_WIDTH = 160
 _INFERENCE = ("per-worker", "shared")
 _EXECUTORS = ("local", "ray")
 _BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
@@ -112,20 +116,17 @@ def run(argv: Sequence[str]) -> int:
     make_executor = _executor(arguments)
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
     plan = resolve(_plan(arguments))
-    out = Path(arguments.out or f"runs/{plan.plan.name}")
+    out = Path(arguments.out or f"runs/{file_name(plan.plan.name)}")
     workers = arguments.workers or len(os.sched_getaffinity(0))
-    _print_plan(console, plan, out, workers)
+    _print_plan(plan, out, workers)
     if arguments.dry_run:
         from roep_gym.evaluate.run.environment_stack import check_runnable
 
         RunDirectory(out).check_plan(plan)
         check_runnable(plan)
         return 0
-    status = _run(console, plan, out, make_executor, rendering_here=not arguments.ray_address)
+    status = _run(plan, out, make_executor, rendering_here=not arguments.ray_address)
     if arguments.report:
         from roep_gym.cli import report
 
@@ -138,7 +139,6 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _run(
-    console: Console,
     plan: ResolvedPlan,
     out: Path,
     make_executor: Callable[[ResolvedPlan], Executor],
@@ -159,23 +159,21 @@ def _run(
             raise InfrastructureError(
                 f"Expected off-screen rendering to work, got: {rendering.problem}; {rendering.remedy}."
             )
-    with ProgressObserver(plan, console) as observer:
+    with ProgressObserver(plan, make_console()) as observer:
         try:
             summary = evaluate(plan, out, make_executor, observer)
         except KeyboardInterrupt:
-            console.print(f"Interrupted. What is recorded lies in {out}; the same command continues.")
+            say(f"Interrupted. What is recorded lies in {out}; the same command continues.")
             raise
-    _print_results(console, plan, out)
-    console.print(
+    _print_results(plan, out)
+    say(
         f"{summary.recorded} episodes recorded, {summary.unavailable} unavailable for lack of a shield, "
         f"{len(summary.incomplete)} incomplete, {len(summary.aborts)} aborted attempts."
     )
     judged = "" if len(plan.conditions) == 1 else ", claims.csv, verdicts.json"
-    console.print(
-        f"Files in {out}: episodes.nc (Dataset), steps/, episodes.csv, rows.csv{judged}", soft_wrap=True
-    )
+    say(f"Files in {out}: episodes.nc (Dataset), steps/, episodes.csv, rows.csv{judged}")
     if judged:
-        console.print(f"Judge again, with other thresholds if you like: roep-gym gate {out}", soft_wrap=True)
+        say(f"Judge again, with other thresholds if you like: roep-gym gate {out}")
     return 1 if summary.incomplete else 0
 
 
@@ -269,30 +267,28 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
     return plan
 
 
-def _print_plan(console: Console, plan: ResolvedPlan, out: Path, workers: int) -> None:
+def _print_plan(plan: ResolvedPlan, out: Path, workers: int) -> None:
     from roep_gym.evaluate.run.estimate import estimate
 
     per_condition = plan.plan.seed_groups * plan.plan.episodes
-    table = Table("model", "suite", "task", "instruction", "step budget", title=f"Plan {plan.plan.name!r}")
-    for row in plan.rows:
-        table.add_row(row.model.name, row.suite, row.task, row.instruction, str(row.step_budget))
-    console.print(table)
+    columns = (*ROW_COLUMNS, *words(instruction="Instruction"), Column("step_budget", "Step budget"))
+    rows = tuple(
+        (*map(text, (row.model.name, row.suite, row.task, row.instruction)), count(row.step_budget))
+        for row in plan.rows
+    )
+    print_tables([Table("plan", plan.plan.name, columns, rows)], "table")
     total = len(plan.rows) * len(plan.conditions) * per_condition
-    console.print(
+    say(
         f"Rows x conditions x seed groups x episodes: {len(plan.rows)} x {len(plan.conditions)} x "
         f"{plan.plan.seed_groups} x {plan.plan.episodes} = {total} episodes"
     )
-    console.print(f"Conditions: {', '.join(c.name for c in plan.conditions)}")
-    console.print(f"Run folder: {out}; plan digest {plan.digest}")
-    console.print(estimate(plan, RunDirectory(out), workers))
+    say(f"Conditions: {', '.join(c.name for c in plan.conditions)}")
+    say(f"Run folder: {out}; plan digest {plan.digest}")
+    say(estimate(plan, RunDirectory(out), workers))
 
 
-def _print_results(console: Console, plan: ResolvedPlan, out: Path) -> None:
-    from roep_gym.cli import gate
-
-    if len(plan.conditions) == 1:
-        from roep_gym.evaluate.report.success_table import success_table
-
-        console.print(success_table(RunDirectory(out).dataset))
+def _print_results(plan: ResolvedPlan, out: Path) -> None:
+    if len(plan.conditions) > 1:
+        gate.print_claims(out)
     else:
-        gate.print_claims(out, console)
+        print_tables(make_tables(open_run(out), ["success"]), "table")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.export.settings import ActionChoice, ExportSettings, FrameSource, Rate
 
@@ -74,7 +75,7 @@ def run(argv: Sequence[str]) -> int:
             rate=arguments.rate,
         ),
     )
-    print(_to_minari(export, arguments) if arguments.to == "minari" else _to_lerobot(export, arguments))
+    say(_to_minari(export, arguments) if arguments.to == "minari" else _to_lerobot(export, arguments))
     return 0
 
 

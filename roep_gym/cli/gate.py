@@ -8,22 +8,22 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import tyro
-from rich.text import Text
 
 from roep_gym.atomic_file import write_atomically
+from roep_gym.cli.terminal import print_tables, say
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging import claim_table
-from roep_gym.evaluate.judging.gate import LABELS, Judgement, judge
-from roep_gym.evaluate.store.storage import DATASET, read_run
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from roep_gym.evaluate.judging.gate import LABELS, Judgement
+from roep_gym.evaluate.judging.verdict_document import status_summary, verdicts_json
+from roep_gym.evaluate.report.claim_tables import claims
+from roep_gym.evaluate.report.records import Run, open_run
+from roep_gym.evaluate.report.render import csv_text
+from roep_gym.evaluate.store.storage import DATASET
 
 __all__ = ["GateArguments", "print_claims", "run"]
 
@@ -33,13 +33,6 @@ Label = Literal[
 ]
 
 EXIT_FALLS_SHORT = 1
-
-_FORMATS: Mapping[str, Callable[[Judgement], str]] = {
-    "csv": claim_table.claims_csv,
-    "json": claim_table.verdicts_json,
-    "markdown": claim_table.markdown,
-    "latex": claim_table.latex,
-}
 
 
 @dataclass(frozen=True)
@@ -67,27 +60,24 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(
         GateArguments, args=argv, default=default, prog="roep-gym gate", description=GateArguments.__doc__
     )
-    judgement = judge(read_run(arguments.run, arguments.gate), arguments.gate)
-    if arguments.format == "table":
-        _print_table(judgement)
+    opened = open_run(arguments.run, arguments.gate)
+    form = arguments.format
+    if form == "json":
+        sys.stdout.write(verdicts_json(opened.judgement))
     else:
-        sys.stdout.write(_FORMATS[arguments.format](judgement))
+        print_tables([claims(opened)], form)
     # Where the output is read by a program, the sentences for people go elsewhere.
-    if arguments.format in ("csv", "json"):
-        print(claim_table.status_summary(judgement), file=sys.stderr)
-    print(_store(judgement, arguments.run), file=sys.stdout if arguments.format == "table" else sys.stderr)
-    return _exit_status(judgement, arguments.require)
+    if form in ("csv", "json"):
+        say(status_summary(opened.judgement), sys.stderr)
+    say(_store(opened), sys.stdout if form == "table" else sys.stderr)
+    return _exit_status(opened.judgement, arguments.require)
 
 
-def print_claims(folder: Path, console: Console | None = None, config: GateConfig | None = None) -> Judgement:
-    """Judge a run, store verdicts in its folder, print the claim table on a console, and return the judgement."""
-    from rich.console import Console
-
-    console = console or Console(highlight=False)
-    judgement = judge(read_run(folder, config), config)
-    _print_table(judgement, console)
-    console.print(_store(judgement, folder), markup=False, soft_wrap=True)
-    return judgement
+def print_claims(folder: Path) -> None:
+    """Judge a run, store verdicts in its folder, and print the claim table."""
+    opened = open_run(folder)
+    print_tables([claims(opened)], "table")
+    say(_store(opened))
 
 
 def _stored_config(argv: Sequence[str]) -> GateConfig:
@@ -98,59 +88,15 @@ def _stored_config(argv: Sequence[str]) -> GateConfig:
     return GateConfig() if path is None else GateConfig.from_file(path)
 
 
-def _print_table(judgement: Judgement, console: Console | None = None) -> None:
-    """Print the claim table; into a pipe at its full width, so that nothing is folded or cut."""
-    from rich import box
-    from rich.console import Console
-    from rich.measure import Measurement
-    from rich.table import Table
-
-    console = console or Console(highlight=False)
-    table = Table(box=box.SIMPLE_HEAD, title="Claims")
-    for heading in ("Task", "Clean SR", "Medium SR", "Delta SR, floor", "Claim status", "Limiting factor"):
-        table.add_column(heading, overflow="fold")
-    group = ""
-    for cells in claim_table.claim_rows(judgement):
-        if group != (group := f"{cells['Model']}, {cells['Suite']}"):
-            table.add_section()
-            table.add_row(Text(group, style="bold"))
-        table.add_row(*map(Text, _table_cells(cells)))
-    if not console.is_terminal:
-        wide = console.options.update(max_width=100_000)
-        console = Console(
-            file=console.file, highlight=False, width=Measurement.get(console, wide, table).maximum
-        )
-    console.print(table)
-    console.print(Text(claim_table.status_summary(judgement)))
-    console.print(Text(claim_table.WORDING))
-
-
-def _table_cells(cells: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a row of the printed table, which must fit a terminal."""
-    effect = cells["Delta SR"]
-    if cells["Floor"] != "N/A":
-        effect += f" {'above' if cells['Effect'] == 'distinguishable' else 'within'} {cells['Floor']}"
-    factor = cells["Limiting factor"]
-    if cells["Checks behind it"] != "-":
-        factor += f"\ncheck {cells['Checks behind it']}"
-    return (
-        f"  {cells['Task']}",
-        cells["Clean SR"],
-        cells["Medium SR"],
-        effect,
-        cells["Claim status"],
-        factor,
-    )
-
-
-def _store(judgement: Judgement, folder: Path) -> str:
+def _store(opened: Run) -> str:
     """Write `verdicts.json` and `claims.csv` into a run's folder, and return the sentence that says so."""
+    folder = opened.folder
     if not (folder / DATASET).exists():
         return "Nothing stored: the folder holds flat tables only (roep-gym import makes a run of them)."
     if not os.access(folder, os.W_OK):
         return f"Nothing stored: {folder} is read-only."
-    write_atomically(folder / "verdicts.json", claim_table.verdicts_json(judgement).encode())
-    write_atomically(folder / "claims.csv", claim_table.claims_csv(judgement).encode())
+    write_atomically(folder / "verdicts.json", verdicts_json(opened.judgement).encode())
+    write_atomically(folder / "claims.csv", csv_text(claims(opened)).encode())
     return f"Verdicts: {folder / 'verdicts.json'}; claims: {folder / 'claims.csv'}"
 
 
@@ -161,5 +107,5 @@ def _exit_status(judgement: Judgement, require: Label | None) -> int:
     reached = [LABELS.index(label) for label in judgement.verdicts["trace_label"].values]
     short = sum(level < LABELS.index(require) for level in reached)
     if short:
-        print(f"{short} of {len(reached)} rows fall short of {require}.", file=sys.stderr)
+        say(f"{short} of {len(reached)} rows fall short of {require}.", sys.stderr)
     return EXIT_FALLS_SHORT if short else 0

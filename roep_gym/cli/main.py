@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import roep_gym
+from roep_gym.cli.terminal import say
 from roep_gym.error import RoepError, unknown_name
 
 __all__ = ["COMMANDS", "Command", "main"]
@@ -38,7 +39,7 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
     "tensorboard": Command("roep_gym.cli.tensorboard", "show a run in TensorBoard"),
     "export": Command("roep_gym.cli.export", "turn a run into a Minari or LeRobot dataset to train on"),
-    "import": Command("roep_gym.cli.import_tables", "make a run of another tool's tables or logs"),
+    "import": Command("roep_gym.cli.import_outcomes", "make a run of another tool's tables or logs"),
     "statistics": Command(
         "roep_gym.cli.statistics", "print paired differences of a run with intervals and tests"
     ),
@@ -67,10 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _dispatch(arguments)
         sys.stdout.flush()
     except RoepError as error:
-        print(f"roep-gym: {error}", file=sys.stderr)
+        say(f"roep-gym: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
-        print("roep-gym: interrupted", file=sys.stderr)
+        say("roep-gym: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader (`| head`) has seen enough. Python flushes once more at exit, into nothing.
@@ -82,10 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     """Answer help and version here, anything else in the subcommand's module."""
     if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_help())
+        say(_help())
         return 0 if arguments else EXIT_BAD_INPUT
     if arguments[0] == "--version":
-        print(f"roep-gym {roep_gym.__version__}")
+        say(f"roep-gym {roep_gym.__version__}")
         return 0
     name, *rest = arguments
     if name not in COMMANDS:

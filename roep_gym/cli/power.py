@@ -9,10 +9,10 @@ from typing import Annotated
 
 import tyro
 
-from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, paired_evidence
 from roep_gym.evaluate.judging.pairing import align
-from roep_gym.evaluate.report.pair_tables import detectable_table, power_tables
+from roep_gym.evaluate.report.statistics_tables import detectable_table, power_tables
 from roep_gym.evaluate.statistics.power import power_table
 from roep_gym.evaluate.store.storage import read_run
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.report.records import open_run
 
@@ -46,8 +47,8 @@ def run(argv: Sequence[str]) -> int:
     folder = arguments.out or arguments.run / "report"
     written = write_report(opened, folder, arguments.format or FORMATS, videos=arguments.video)
     for name, reason in written.missing.items():
-        print(f"Figure {name}: N/A, {reason}")
+        say(f"{name[0].upper()}{name[1:]}: N/A, {reason}")
     if arguments.video and not any(path.suffix == ".gif" for path in written.files):
-        print("Videos: N/A, no frames are stored")
-    print(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
+        say("Videos: N/A, no frames are stored")
+    say(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
     return 0

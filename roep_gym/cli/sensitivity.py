@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.sensitivity import (
     FLOORS,
@@ -18,7 +18,7 @@ from roep_gym.evaluate.judging.sensitivity import (
     floor_statuses,
     subsample_statuses,
 )
-from roep_gym.evaluate.report.sensitivity_tables import break_points_table, floors_table, subsamples_table
+from roep_gym.evaluate.report.statistics_tables import break_points_table, floors_table, subsamples_table
 from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["SensitivityArguments", "run"]

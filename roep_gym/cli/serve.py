@@ -17,6 +17,7 @@ import tyro
 import yaml
 
 from roep_gym.cli.policy_arguments import policy_arguments
+from roep_gym.cli.terminal import say
 from roep_gym.error import unknown_name
 from roep_gym.policies.batching import BatchLimits, PolicyBatcher
 from roep_gym.policies.openpi.server import LAYOUTS, OpenPIServer, client_arguments
@@ -79,24 +80,23 @@ def run(argv: Sequence[str]) -> int:
 def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: ServeArguments) -> None:
     """Print where it can be reached, and the model of a plan that reaches it."""
     host = socket.gethostname() if arguments.host in _EVERY_ADDRESS else arguments.host
-    print(f"Serving {arguments.policy} at ws://{host}:{server.port}; Ctrl-C ends it.")
+    say(f"Serving {arguments.policy} at ws://{host}:{server.port}; Ctrl-C ends it.")
     if arguments.layout == "named":
         model = {
             "name": arguments.policy.rpartition(":")[2],
             "policy": "openpi",
             "arguments": client_arguments(batcher.connect(), host, server.port),
         }
-        print("As a model of a plan:\n")
-        print(yaml.safe_dump({"models": [model]}, sort_keys=False, default_flow_style=None))
+        say("As a model of a plan:\n")
+        say(yaml.safe_dump({"models": [model]}, sort_keys=False, default_flow_style=None))
     else:
-        print("For clients that send what openpi's LIBERO client sends.")
+        say("For clients that send what openpi's LIBERO client sends.")
     sys.stdout.flush()
 
 
 def _sum_up(batch_sizes: Counter[int]) -> None:
     decisions = sum(size * count for size, count in batch_sizes.items())
-    print(
+    say(
         f"{decisions} decisions in {batch_sizes.total()} calls of the policy, "
-        f"at most {max(batch_sizes, default=0)} in one.",
-        flush=True,
+        f"at most {max(batch_sizes, default=0)} in one."
     )

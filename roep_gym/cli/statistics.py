@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 
 import tyro
 
-from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
 from roep_gym.evaluate.judging.pairing import align
-from roep_gym.evaluate.report.pair_tables import groups_table, pairs_table
+from roep_gym.evaluate.report.statistics_tables import groups_table, pairs_table
 from roep_gym.evaluate.store.storage import read_run
 
 __all__ = ["StatisticsArguments", "run"]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from roep_gym.cli.table_output import TableFormat, print_tables
+from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.error import unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.report.records import open_run

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.envs.task_catalog import Task, suites, tasks
 
 __all__ = ["TasksArguments", "run"]
@@ -32,7 +33,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(TasksArguments, args=argv, prog="roep-gym tasks", description=TasksArguments.__doc__)
     listed = [task for suite in ([arguments.suite] if arguments.suite else suites()) for task in tasks(suite)]
     if arguments.json:
-        print(json.dumps([_as_json(task) for task in listed], indent=2))
+        say(json.dumps([_as_json(task) for task in listed], indent=2))
     else:
         _print_table(listed)
     return 0
@@ -57,5 +58,5 @@ def _print_table(listed: Sequence[Task]) -> None:
     rows = [(t.suite, t.name, t.paper_id, t.instruction, str(t.init_state_count)) for t in listed]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    print(f"\n{len(listed)} tasks, {len({task.suite for task in listed})} suite(s)")
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    say(f"\n{len(listed)} tasks, {len({task.suite for task in listed})} suite(s)")

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.report.records import open_run
 
@@ -38,5 +39,5 @@ def run(argv: Sequence[str]) -> int:
     config = None if arguments.config is None else GateConfig.from_file(arguments.config)
     folder = arguments.out or arguments.run / "tensorboard"
     files = write_events(open_run(arguments.run, config), folder)
-    print(f"{len(files)} event files; look at them with: tensorboard --logdir {folder}")
+    say(f"{len(files)} event files; look at them with: tensorboard --logdir {folder}")
     return 0

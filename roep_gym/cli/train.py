@@ -11,6 +11,7 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InvalidInputError, shown
 
@@ -56,8 +57,8 @@ def run(argv: Sequence[str]) -> int:
         trained = train(config, out)
     except BaseException:
         if model.exists() and not existed:
-            print(f"Ended early; the model until then: {model}", file=sys.stderr)
+            say(f"Ended early; the model until then: {model}", file=sys.stderr)
         raise
-    print(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
-    print(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
+    say(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
+    say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
     return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tyro
 
+from roep_gym.cli.terminal import say
 from roep_gym.training.visuomotor.build import SUITES, build
 from roep_gym.training.visuomotor.collect import CollectionConfig
 from roep_gym.training.visuomotor.train import TrainingConfig
@@ -43,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
         collecting=arguments.collecting,
         training=arguments.training,
         workers=arguments.workers,
-        report=lambda line: print(line, flush=True),
+        report=lambda line: say(line),
     )
-    print(f"Weights of {', '.join(weights)} in {arguments.out}; evaluate them with weights: {arguments.out}")
+    say(f"Weights of {', '.join(weights)} in {arguments.out}; evaluate them with weights: {arguments.out}")
     return 0

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 import xarray as xr
 
+from roep_gym.cli.terminal import say
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.importers.combination import ConditionLog, combine
@@ -66,12 +67,12 @@ def run(argv: Sequence[str]) -> int:
     write_tables(data, arguments.out)
     save_dataset(data, arguments.out / DATASET)
     recorded = int((data["success"].values != NOT_RUN).sum())
-    print(
+    say(
         f"{arguments.out}: {data.sizes['row']} rows, {recorded} of {data.sizes['episode']} planned episodes recorded. "
         f"Judge it with: roep-gym gate {arguments.out}"
     )
     for remark in remarks:
-        print(f"- {remark}")
+        say(f"- {remark}")
     return 0
 
 
