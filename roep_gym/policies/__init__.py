@@ -1,7 +1,7 @@
 """Policies: the built-in ones, and what a policy of your own needs.
 
-`Policy` is the protocol, `FunctionPolicy` makes one of a function, `PolicyContractTests` tests any policy against the
-protocol, and `make_policy` builds one by its name.
+`Policy` is the protocol, `PolicyContractTests` tests any policy against it, `make_policy` builds one by its name or of
+an object, and `adapt_policy` makes one of a function, a model or an object with `infer`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
     from roep_gym.policies.contract_suite import PolicyContractTests
     from roep_gym.policies.expert import ExpertPolicy
-    from roep_gym.policies.function import FunctionPolicy
+    from roep_gym.policies.function import FunctionPolicy, InferPolicy
     from roep_gym.policies.openpi.policy import OpenPIPolicy
     from roep_gym.policies.random import RandomPolicy
-    from roep_gym.policies.registry import make_policy
-    from roep_gym.policies.sb3 import SB3Policy
+    from roep_gym.policies.registry import POLICIES, adapt_policy, make_policy
+    from roep_gym.policies.sb3 import ModelPolicy, SB3Policy
     from roep_gym.policies.visuomotor.policy import BlindPolicy, VisuomotorPolicy
 else:
     __getattr__, __dir__ = lazy_names(
@@ -27,19 +27,22 @@ else:
             "base": ["ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"],
             "contract_suite": ["PolicyContractTests"],
             "expert": ["ExpertPolicy"],
-            "function": ["FunctionPolicy"],
+            "function": ["FunctionPolicy", "InferPolicy"],
             "openpi.policy": ["OpenPIPolicy"],
             "random": ["RandomPolicy"],
-            "registry": ["make_policy"],
-            "sb3": ["SB3Policy"],
+            "registry": ["POLICIES", "adapt_policy", "make_policy"],
+            "sb3": ["ModelPolicy", "SB3Policy"],
             "visuomotor.policy": ["BlindPolicy", "VisuomotorPolicy"],
         },
     )
 
 __all__ = [
+    "POLICIES",
     "BlindPolicy",
     "ExpertPolicy",
     "FunctionPolicy",
+    "InferPolicy",
+    "ModelPolicy",
     "ObservationRequest",
     "OpenPIPolicy",
     "Policy",
@@ -49,5 +52,6 @@ __all__ = [
     "RandomPolicy",
     "SB3Policy",
     "VisuomotorPolicy",
+    "adapt_policy",
     "make_policy",
 ]

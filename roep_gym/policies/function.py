@@ -1,35 +1,52 @@
-"""A function from an observation to an action, as a policy."""
+"""A function, or an object with `infer`, as a policy: what needs no class of its own to be evaluated."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from roep_gym.contracts import RuntimeContract
+from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.mapping_reader import read_mapping
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.typing import Array, Observation
+from roep_gym.typing import Array
 
-__all__ = ["FunctionPolicy"]
+__all__ = ["FunctionPolicy", "InferPolicy"]
 
 
 class FunctionPolicy:
-    """Asks a function of the observation for one action a step; it remembers nothing.
+    """Asks a function for each decision; it remembers nothing but which episodes are open.
 
     Args:
-        function: Maps an observation to an action, shape (action dimension,), or to a chunk (steps, action dimension).
-        observations: What the function looks at.
-        contract: The runtime it was made for.
+        function: Takes the observation, or the observation and the instruction, or those and the names of the entries
+            of each vector observation (`PolicyEpisode.fields`). It returns an action, shape (action dimension,), or a
+            chunk, shape (steps, action dimension).
+        observations: What the function looks at, for an evaluation that builds its environment from it; None: no camera
+            and no object state. An environment of your own gives what it gives. A mapping of the fields will do.
+        contract: The runtime it was made for; None: "n/a" in all fields but the cameras, their resolution and the
+            bridge, which claims nothing. A mapping replaces some of these.
+
+    Raises:
+        UnknownNameError: A mapping has an unknown field.
+        InvalidInputError: The function does not take one to three arguments, or a mapping has a wrong value.
     """
 
     def __init__(
         self,
-        function: Callable[[Observation], Array],
-        observations: ObservationRequest,
-        contract: RuntimeContract,
+        function: Callable[..., Any],
+        observations: ObservationRequest | Mapping[str, Any] | None = None,
+        contract: RuntimeContract | Mapping[str, Any] | None = None,
     ) -> None:
-        self._function, self.observations, self.contract = function, observations, contract
+        self._function, self._takes = function, _positional_arguments(function)
+        if not isinstance(observations, ObservationRequest):
+            observations = read_mapping(ObservationRequest, observations or {}, "observations")
+        self.observations: ObservationRequest = observations
+        self.contract = _contract(contract, _silent_contract(observations))
+        self._episodes: dict[str, PolicyEpisode] = {}
         self._longest = 0
 
     def observed(self) -> Mapping[str, Any]:
@@ -37,17 +54,160 @@ class FunctionPolicy:
         return {"runtime_bridge": "in-process", "chunk_length": self._longest}
 
     def begin(self, episode: PolicyEpisode) -> None:
-        """Nothing to prepare."""
+        """Open an episode."""
+        self._episodes[episode.key] = episode
 
     def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
-        """Return one chunk for each input."""
-        answers = [np.asarray(self._function(given.observation)) for given in inputs]
-        chunks = [answer[np.newaxis] if answer.ndim == 1 else answer for answer in answers]
-        self._longest = max([self._longest, *(len(chunk) for chunk in chunks)])
+        """Return one chunk for each input.
+
+        Raises:
+            InvalidInputError: The function looks up an observation that the environment does not give.
+        """
+        chunks = []
+        for given in inputs:
+            answer = np.asarray(self._ask(self._episodes[given.episode], given))
+            chunks.append(answer[np.newaxis] if answer.ndim == 1 else answer)
+        self._longest = max([self._longest, *(len(chunk) for chunk in chunks if chunk.ndim)])
         return chunks
 
     def end(self, episode: str) -> None:
-        """Nothing to forget."""
+        """Forget an episode."""
+        self._episodes.pop(episode, None)
 
     def close(self) -> None:
-        """Nothing to release."""
+        """Forget all episodes."""
+        self._episodes.clear()
+
+    def _ask(self, episode: PolicyEpisode, given: PolicyInput) -> Any:
+        arguments = (given.observation, given.instruction, episode.fields)[: self._takes]
+        try:
+            return self._function(*arguments)
+        except KeyError as error:
+            name = error.args[0] if error.args else None
+            if name in given.observation or not _is_observation(name):
+                raise
+            raise InvalidInputError(
+                f"Expected the observation {name!r}, which the policy looks up, got {sorted(given.observation)}; "
+                "say in observations=ObservationRequest(...) what it looks at."
+            ) from error
+
+
+class InferPolicy(FunctionPolicy):
+    """Asks an object with `infer(request)`, such as a policy or a client of openpi, in this process.
+
+    The answer is an array as that of a function, or a mapping with the array under "actions". An object with `reset()`
+    keeps the state of one episode: it is reset when an episode begins, and the episode before is over then.
+
+    Args:
+        policy: The object.
+        observations: What it looks at; None: what the preset shows, else as for `FunctionPolicy`.
+        contract: The runtime it was made for; None: that of the preset, reached in process, else as for
+            `FunctionPolicy`.
+        preset: One of `roep_gym.policies.openpi.request.PRESETS`, whose requests `infer` is then given, as openpi's
+            LIBERO client sends them; empty: our observation, with the instruction under "prompt".
+
+    Raises:
+        UnknownNameError: The preset is unknown.
+    """
+
+    def __init__(
+        self,
+        policy: Any,
+        observations: ObservationRequest | Mapping[str, Any] | None = None,
+        contract: RuntimeContract | Mapping[str, Any] | None = None,
+        preset: str = "",
+    ) -> None:
+        self._policy, self._make_request = policy, _plain_request
+        if preset:
+            from roep_gym.policies.openpi.request import PRESETS, build_request
+
+            if preset not in PRESETS:
+                raise unknown_name("openpi preset", preset, PRESETS)
+            chosen = PRESETS[preset]
+            self._make_request = lambda episode, given: build_request(
+                chosen, episode, given, extra_keys={}, send_episode=False
+            )
+            observations = observations or ObservationRequest(
+                tuple(chosen.images.values()), image_size=chosen.image_size
+            )
+            contract = _contract(contract, replace(chosen.contract, runtime_bridge="in-process"))
+        super().__init__(policy.infer, observations, contract)
+        self._resets = callable(getattr(policy, "reset", None))
+
+    def begin(self, episode: PolicyEpisode) -> None:
+        """Open an episode; an object with `reset()` is reset, and has no other episode open."""
+        if self._resets:
+            self._episodes.clear()
+            self._policy.reset()
+        super().begin(episode)
+
+    def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
+        """Return one chunk for each input.
+
+        Raises:
+            InvalidInputError: The episode is over, since another one began on an object that keeps one at a time; or
+                the answer has no "actions".
+        """
+        for given in inputs:
+            if given.episode not in self._episodes:
+                raise InvalidInputError(
+                    f"Expected a decision of {list(self._episodes)}, got one of {given.episode!r}: an object with "
+                    "reset() keeps one episode at a time; give each worker its own, without shared inference."
+                )
+        return super().act(inputs)
+
+    def _ask(self, episode: PolicyEpisode, given: PolicyInput) -> Any:
+        answer = self._policy.infer(self._make_request(episode, given))
+        if not isinstance(answer, Mapping):
+            return answer
+        if "actions" not in answer:
+            raise InvalidInputError(
+                f"Expected the entry 'actions' in what infer returns, got {sorted(map(str, answer))}."
+            )
+        return answer["actions"]
+
+
+def _plain_request(episode: PolicyEpisode, given: PolicyInput) -> dict[str, Any]:
+    return {**given.observation, "prompt": given.instruction}
+
+
+def _contract(given: RuntimeContract | Mapping[str, Any] | None, default: RuntimeContract) -> RuntimeContract:
+    if isinstance(given, RuntimeContract):
+        return given
+    for name in given or {}:
+        if name not in FIELDS:
+            raise unknown_name("contract field", str(name), FIELDS)
+    return replace(default, **(given or {}))
+
+
+def _silent_contract(observations: ObservationRequest) -> RuntimeContract:
+    known: dict[str, Any] = {"runtime_bridge": "in-process"}
+    if observations.cameras:
+        known |= {"cameras": list(observations.cameras), "resolution": observations.image_size}
+    return RuntimeContract(**{**dict.fromkeys(FIELDS, "n/a"), **known})
+
+
+def _positional_arguments(function: Callable[..., Any]) -> int:
+    """Return how many of (observation, instruction, fields) a function takes: those without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some functions written in C have no signature
+        return 1
+    needed = [
+        p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+    places = [
+        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+    ]
+    if len(needed) > 3 or not places or any(p.kind is p.KEYWORD_ONLY for p in needed):
+        raise InvalidInputError(
+            "Expected a function of (observation), (observation, instruction) or (observation, instruction, fields), "
+            f"got one of {inspect.signature(function)}."
+        )
+    return max(len(needed), 1)
+
+
+def _is_observation(name: Any) -> bool:
+    return isinstance(name, str) and (
+        name.endswith(("_image", "_depth")) or name in ("object_state", "proprio")
+    )

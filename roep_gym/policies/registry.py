@@ -1,69 +1,102 @@
-"""The policies by name, and any policy by its place in Python.
+"""The policies by name, any policy by its place in Python, and any object that can be asked for actions.
 
-`make_policy` builds a policy from what a plan can hold: a name and JSON-native arguments.
+`POLICIES` is the registry, `make_policy` builds a policy from what a plan can hold, a name and JSON-native arguments,
+or from an object, which `adapt_policy` turns into a policy.
 """
 
 from __future__ import annotations
 
-import importlib
 import inspect
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from roep_gym.error import InvalidInputError, RoepError, unknown_name
+from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import Policy
+from roep_gym.policies.function import FunctionPolicy, InferPolicy
+from roep_gym.registry import Registry, build_part
 
-__all__ = ["POLICIES", "make_policy"]
+__all__ = ["POLICIES", "adapt_policy", "make_policy"]
 
-POLICIES: Mapping[str, str] = {
-    "random": "roep_gym.policies.random:RandomPolicy",
-    "expert": "roep_gym.policies.expert:ExpertPolicy",
-    "visuomotor": "roep_gym.policies.visuomotor.policy:VisuomotorPolicy",
-    "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
-    "sb3": "roep_gym.policies.sb3:SB3Policy",
-    "openpi": "roep_gym.policies.openpi.policy:OpenPIPolicy",
-}
-"""Where each built-in policy lives; imported only when it is made."""
+POLICIES = Registry(
+    "policy",
+    "roep_gym.policies",
+    {
+        "random": "roep_gym.policies.random:RandomPolicy",
+        "expert": "roep_gym.policies.expert:ExpertPolicy",
+        "visuomotor": "roep_gym.policies.visuomotor.policy:VisuomotorPolicy",
+        "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
+        "sb3": "roep_gym.policies.sb3:SB3Policy",
+        "openpi": "roep_gym.policies.openpi.policy:OpenPIPolicy",
+    },
+)
+"""A part is a class or function that makes a policy, or anything that `adapt_policy` takes."""
 
 
-def make_policy(name: str | Policy, /, **arguments: Any) -> Policy:
+def make_policy(policy: Any, /, **arguments: Any) -> Policy:
     """Build a policy.
 
     Args:
-        name: One of `POLICIES`, or "module:attribute" of a callable that returns a policy; a policy is returned.
-        arguments: Arguments of the policy, JSON-native.
+        policy: A registered name, or "module:attribute", of a class or function that makes a policy; a function whose
+            first parameter is called `observation` is itself the policy. Or the class or the object, which no plan can
+            hold.
+        arguments: Arguments of the policy, JSON-native in a plan; for an object those of `adapt_policy`.
 
     Raises:
         UnknownNameError: The name is unknown.
-        InvalidInputError: The module or attribute does not exist, the arguments do not fit, or what comes back is no
-            policy.
+        InvalidInputError: The module or attribute does not exist, the arguments do not fit, building raised, or what
+            comes back is no policy.
     """
-    if isinstance(name, Policy):
-        return name
-    place = name if ":" in name else POLICIES.get(name)
-    if place is None:
-        raise unknown_name("policy", name, POLICIES, "A policy of your own is named 'module:attribute'.")
-    module, _, attribute = place.partition(":")
-    try:
-        factory = getattr(importlib.import_module(module), attribute)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise InvalidInputError(f"Expected a policy at {place!r}, got: {error}.") from error
-    try:
-        inspect.signature(factory).bind(**arguments)
-    except TypeError as error:
-        raise InvalidInputError(f"Expected arguments that fit the policy {name!r}, got: {error}.") from error
-    try:
-        policy = factory(**arguments)
-    except RoepError:
-        raise
-    except (Exception, SystemExit) as error:
+    found = POLICIES.find(policy) if isinstance(policy, str) else policy
+    name = policy if isinstance(policy, str) else getattr(policy, "__name__", type(policy).__name__)
+    if isinstance(found, type) or (isinstance(policy, str) and _makes_policies(found)):
+        found, arguments = build_part("policy", name, found, arguments), {}
+    return adapt_policy(found, **arguments)
+
+
+def adapt_policy(policy: Any, /, **settings: Any) -> Policy:
+    """Return a policy that asks an object.
+
+    Args:
+        policy: A policy, which is returned itself; an object with `infer(request)`, and `reset()` if it remembers
+            anything, as openpi has it; a model with the `predict`, `observation_space` and `action_space` of
+            Stable-Baselines3; or a function of the observation.
+        settings: Settings of `InferPolicy`, `ModelPolicy` or `FunctionPolicy`, for example `observations` and
+            `contract`.
+
+    Raises:
+        InvalidInputError: The object is none of these, or the settings do not fit.
+    """
+    kind: Any
+    if not isinstance(policy, type) and isinstance(policy, Policy):
+        kind = _itself
+    elif not isinstance(policy, type) and callable(getattr(policy, "infer", None)):
+        kind = InferPolicy
+    elif not isinstance(policy, type) and _has(policy, "predict", "observation_space", "action_space"):
+        from roep_gym.policies.sb3 import ModelPolicy
+
+        kind = ModelPolicy
+    elif not isinstance(policy, type) and callable(policy):
+        kind = FunctionPolicy
+    else:
+        members = ("contract", "observations", "observed", "begin", "act", "end", "close")
         raise InvalidInputError(
-            f"Expected the policy {name!r} to be built, got {type(error).__name__}: {error}."
-        ) from error
-    if not isinstance(policy, Policy):
-        missing = [m for m in ("contract", "observations", "observed", "begin", "act", "end", "close")
-                   if not hasattr(policy, m)]  # fmt: skip
-        raise InvalidInputError(
-            f"Expected {place!r} to make a policy, but its result lacks {', '.join(missing)}."
+            "Expected a policy, an object with infer, a model of Stable-Baselines3 or a function of the observation, "
+            f"got {policy!r}, which lacks {', '.join(name for name in members if not hasattr(policy, name))}."
         )
+    adapted: Policy = build_part("policy", type(policy).__name__, partial(kind, policy), settings)
+    return adapted
+
+
+def _itself(policy: Policy) -> Policy:
     return policy
+
+
+def _makes_policies(part: Any) -> bool:
+    """Tell whether a part is to be called for a policy, and is not one, or a function of the observation, itself."""
+    if isinstance(part, Policy) or _has(part, "infer") or _has(part, "predict") or not callable(part):
+        return False
+    return not inspect.isfunction(part) or next(iter(inspect.signature(part).parameters), "") != "observation"
+
+
+def _has(part: Any, *names: str) -> bool:
+    return all(hasattr(part, name) for name in names)

@@ -1,7 +1,8 @@
 """Models trained with Stable-Baselines3, as policies.
 
-`SB3Policy` loads a saved model and asks its `predict`, which prepares images and clips or scales actions as in
-training. Needs nothing of the training script but the file, and the statistics of `VecNormalize` if it was used.
+`ModelPolicy` asks the `predict` of a model, which prepares images and clips or scales actions as in training.
+`SB3Policy` loads a saved model first. Needs nothing of the training script but the file, and the statistics of
+`VecNormalize` if it was used.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInpu
 from roep_gym.policies.revision import file_revision
 from roep_gym.typing import Array, Observation
 
-__all__ = ["ALGORITHMS", "SB3Policy", "algorithm_class"]
+__all__ = ["ALGORITHMS", "ModelPolicy", "SB3Policy", "algorithm_class"]
 
 ALGORITHMS: Mapping[str, str] = {
     **dict.fromkeys(("A2C", "DDPG", "PPO", "SAC", "TD3"), "stable_baselines3"),
@@ -43,53 +44,45 @@ class _Episode:
     state: tuple[Array, ...] | None = None
 
 
-class SB3Policy:
-    """One action a decision from a saved model.
+class ModelPolicy:
+    """One action a decision from a model in memory.
 
     Every prediction is a batch of one, since the last bits of a network's answer depend on the size of its batch and on
     the place in it. Sampled actions are keyed by the episode's seed and the step.
 
     Args:
-        algorithm: Name of the algorithm ("PPO"), or "module:attribute" of its class.
-        path: File that the model's `save` wrote.
+        model: The model: what it sees and does is read from its `observation_space` and `action_space`.
         deterministic: Whether the mode of the action distribution is taken, or a sample.
-        device: PyTorch device.
         observation_key: Which observation a model without a `Dict` space takes.
-        normalization: File of `VecNormalize.save`; empty: observations are not normalised.
+        normalization: Statistics of the observations; None: they are not normalised.
         contract: Fields of the runtime contract that replace the declared ones.
+        source: Where the weights come from.
+        revision: Their revision; None: unknown.
 
     Raises:
-        InvalidInputError: The file cannot be loaded as this algorithm, that of the normalisation holds none, or the
-            model's spaces do not fit.
-        DependencyNotInstalledError: The algorithm's package is missing.
+        InvalidInputError: The model's spaces do not fit.
     """
 
     def __init__(
         self,
-        algorithm: str,
-        path: str,
+        model: Any,
         deterministic: bool = True,
-        device: str = "cpu",
         observation_key: str | None = None,
-        normalization: str = "",
+        normalization: VecNormalize | None = None,
         contract: Mapping[str, Any] | None = None,
+        source: str = "in memory",
+        revision: str | None = None,
     ) -> None:
         for name in contract or {}:
             if name not in FIELDS:
                 raise unknown_name("contract field", name, FIELDS)
-        file = _model_file(path)
-        self._model = _load(algorithm, file, device)
+        self._model = model
         if not deterministic and getattr(self._model, "use_sde", False):
             raise InvalidInputError(
                 "Expected deterministic=True for a model with state-dependent exploration, whose noise cannot be keyed."
             )
         self._deterministic = deterministic
-        self._revision = file_revision(file)
-        self._normalize: VecNormalize | None = None
-        if normalization:
-            self._normalize = _normalization(Path(normalization))
-            self._revision += "+" + file_revision(Path(normalization))
-        self._source = str(path)
+        self._source, self._revision, self._normalize = source, revision, normalization
         self._spaces = _observation_spaces(self._model.observation_space, observation_key)
         self._single = not isinstance(self._model.observation_space, spaces.Dict)
         if not isinstance(self._model.action_space, spaces.Box) or len(self._model.action_space.shape) != 1:
@@ -200,11 +193,48 @@ class SB3Policy:
         return observation if self._normalize is None else self._normalize.normalize_obs(observation)
 
     def _precision(self) -> str:
-        return str(next(self._model.policy.parameters()).dtype).removeprefix("torch.")
+        policy = getattr(self._model, "policy", None)
+        return "n/a" if policy is None else str(next(policy.parameters()).dtype).removeprefix("torch.")
 
     def _cuda_devices(self) -> list[int]:
-        device = self._model.device
-        return [device.index or 0] if device.type == "cuda" else []
+        device = getattr(self._model, "device", None)
+        return [device.index or 0] if device is not None and device.type == "cuda" else []
+
+
+class SB3Policy(ModelPolicy):
+    """One action a decision from a saved model, as `ModelPolicy` has it.
+
+    Args:
+        algorithm: Name of the algorithm ("PPO"), or "module:attribute" of its class.
+        path: File that the model's `save` wrote.
+        deterministic: Whether the mode of the action distribution is taken, or a sample.
+        device: PyTorch device.
+        observation_key: Which observation a model without a `Dict` space takes.
+        normalization: File of `VecNormalize.save`; empty: observations are not normalised.
+        contract: Fields of the runtime contract that replace the declared ones.
+
+    Raises:
+        InvalidInputError: The file cannot be loaded as this algorithm, that of the normalisation holds none, or the
+            model's spaces do not fit.
+        DependencyNotInstalledError: The algorithm's package is missing.
+    """
+
+    def __init__(
+        self,
+        algorithm: str,
+        path: str,
+        deterministic: bool = True,
+        device: str = "cpu",
+        observation_key: str | None = None,
+        normalization: str = "",
+        contract: Mapping[str, Any] | None = None,
+    ) -> None:
+        file = _model_file(path)
+        model, revision = _load(algorithm, file, device), file_revision(file)
+        statistics = _normalization(Path(normalization)) if normalization else None
+        if normalization:
+            revision += "+" + file_revision(Path(normalization))
+        super().__init__(model, deterministic, observation_key, statistics, contract, str(path), revision)
 
 
 def _model_file(path: str) -> Path:
