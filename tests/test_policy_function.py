@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
@@ -15,8 +16,7 @@ from roep_gym.contracts import RuntimeContract, compare, unresolved
 from roep_gym.envs import sighted_policy
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.plan import ModelSpec
-from roep_gym.evaluate.run.rollout import run_episode
+from roep_gym.evaluate import evaluate, run_episode
 from roep_gym.policies import (
     FunctionPolicy,
     InferPolicy,
@@ -162,7 +162,7 @@ def test_an_observation_that_was_not_asked_for_is_named() -> None:
 def test_a_function_runs_an_episode() -> None:
     env = RecordEpisode(StepBudget(gym.make("roep_gym/Tabletop-v0"), max_steps=80))
     record = run_episode(env, make_policy(sighted_policy), EpisodeIdentity("r", 0, 0, 0, 0))
-    assert record.summary["reason"] == "success"
+    assert record.summary.reason == "success"
 
 
 def test_infer_is_given_the_observation_and_the_prompt() -> None:
@@ -234,10 +234,17 @@ def test_an_object_is_taken_as_it_is() -> None:
     assert make_policy(policy) is policy
     assert adapt_policy(policy) is policy
     assert isinstance(make_policy(Client), InferPolicy)
-    with pytest.raises(
-        InvalidInputError, match="Expected the policy of a model as a name or 'module:attribute', since"
-    ):
-        ModelSpec("mine", policy)  # type: ignore[arg-type]
+
+
+def test_a_function_with_its_observations_is_evaluated(tmp_path: Path) -> None:
+    model = {
+        "name": "mine",
+        "policy": sighted_policy,
+        "arguments": {"observations": {"cameras": ["agentview"], "image_size": 64}},
+    }
+    plan = {"name": "p", "models": [model], "tasks": ["tabletop/carry"], "conditions": ["baseline"]}
+    run = evaluate({**plan, "seed_groups": 1, "episodes": 2, "step_budget": 80}, tmp_path / "run")
+    assert (run.aborts, run.data.success.mean()) == ((), 1.0)
 
 
 @pytest.mark.parametrize(
