@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from roep_gym import contracts, seeding
 from roep_gym.episode import EpisodeIdentity, scene_seed
 from roep_gym.error import InvalidInputError, shown, unknown_name
-from roep_gym.evaluate.schema import CONDITIONS, Condition
+from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
@@ -40,7 +40,7 @@ __all__ = [
 CONDITION_SETS: Mapping[str, tuple[str, ...]] = {
     "quick": ("baseline",),
     "main": tuple(c.name for c in CONDITIONS.values() if c.role in ("main", "bootstrap")),
-    "all": tuple(CONDITIONS),
+    "all": tuple(c.name for c in CONDITIONS.values() if c.role != "clone"),
 }
 """Named sets of conditions: `quick` gives plain success rates, `main` the claims, `all` adds the severity sweep."""
 
@@ -135,6 +135,8 @@ class EvaluationPlan:
         models: Policies under evaluation.
         tasks: Tasks: an instruction, a LIBERO name, the paper's id, "suite/task", or a suite for all its tasks.
         conditions: Names of conditions or of `CONDITION_SETS`.
+        clones: Number of clones of each planned condition that has one, or of single conditions by name
+            (`{perturb: 3}`); the paper's rule uses the first, the calibrated verdict beside it uses all.
         seed_groups: Seed groups of each condition.
         episodes: Episodes of each seed group.
         step_budget: Control steps an episode may take.
@@ -148,6 +150,7 @@ class EvaluationPlan:
     models: tuple[ModelSpec, ...] = ()
     tasks: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ("main",)
+    clones: int | Mapping[str, int] = 1
     seed_groups: int = 5
     episodes: int = 10
     step_budget: int = 280
@@ -158,6 +161,11 @@ class EvaluationPlan:
 
     def __post_init__(self) -> None:
         check_fields(self, "plan")
+        for name, value in self.clone_counts().items():
+            if not 1 <= value <= MAX_CLONES:
+                raise InvalidInputError(
+                    f"Expected the number of clones of {name!r} to be an integer from 1 to {MAX_CLONES}, got {value!r}."
+                )
         for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
             if value < 1:
                 raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
@@ -174,6 +182,20 @@ class EvaluationPlan:
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
                 raise InvalidInputError(f"Expected unique model names without slashes, got {names}.")
+
+    def clone_counts(self) -> dict[str, int]:
+        """Return the number of clones of each condition that can have some.
+
+        Raises:
+            UnknownNameError: A number is given for a condition that has no clone.
+        """
+        cloned = [name for name in CONDITIONS if clones_of(name)]
+        if not isinstance(self.clones, Mapping):
+            return dict.fromkeys(cloned, self.clones)
+        for name in self.clones:
+            if name not in cloned:
+                raise unknown_name("condition with clones", str(name), cloned)
+        return {**dict.fromkeys(cloned, 1), **self.clones}
 
     def to_json(self) -> str:
         """Return the canonical JSON text of the plan."""
@@ -292,6 +314,10 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
             raise unknown_name("condition", name, [*CONDITIONS, *CONDITION_SETS])
     if not names:
         raise InvalidInputError("Expected at least one condition in the plan, got none.")
+    for base, count in plan.clone_counts().items():
+        first, *further = clones_of(base)
+        if first in names:
+            names += further[: count - 1]
     conditions = tuple(condition for name, condition in CONDITIONS.items() if name in names)
     if any(c.shielded for c in conditions) and not any(c.role == "bootstrap" for c in conditions):
         raise InvalidInputError(

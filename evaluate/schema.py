@@ -9,7 +9,7 @@ the schema; `CONDITIONS` and `REASONS` are the vocabularies.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from roep_gym.record import NOT_RUN, REASONS, UNSAFE_CHANNELS, EpisodeSummary, V
 __all__ = [
     "CONDITIONS",
     "EPISODE_VARIABLES",
+    "MAX_CLONES",
     "NOT_RUN",
     "PAIRING_KEY",
     "REASONS",
@@ -29,6 +30,7 @@ __all__ = [
     "UNSAFE_CHANNELS",
     "Condition",
     "check_dataset",
+    "clones_of",
     "empty_dataset",
 ]
 
@@ -44,7 +46,7 @@ class Condition:
         profile: Perturbation profile.
         shielded: Whether the shield acts.
         clone_of: Condition that this one re-executes.
-        role: "main", "bootstrap" or "sweep".
+        role: "main", "bootstrap", "sweep", or "clone" for the clones beyond the first.
     """
 
     name: str
@@ -54,24 +56,43 @@ class Condition:
     role: str = "main"
 
 
+MAX_CLONES = 5
+"""The largest number of clones of a condition that a plan may ask for."""
+
+_PROTOCOL = (
+    Condition("baseline", "clean"),
+    Condition("baseline_clone", "clean", clone_of="baseline"),
+    Condition("perturb", "medium"),
+    Condition("perturb_clone", "medium", clone_of="perturb"),
+    Condition("bootstrap_clean", "clean", role="bootstrap"),
+    Condition("bootstrap_perturb", "medium", role="bootstrap"),
+    Condition("recovery", "clean", shielded=True),
+    Condition("full", "medium", shielded=True),
+    Condition("mild", "mild", role="sweep"),
+    Condition("mild_clone", "mild", clone_of="mild", role="sweep"),
+    Condition("strong", "strong", role="sweep"),
+    Condition("strong_clone", "strong", clone_of="strong", role="sweep"),
+)
 CONDITIONS: Mapping[str, Condition] = {
     c.name: c
     for c in (
-        Condition("baseline", "clean"),
-        Condition("baseline_clone", "clean", clone_of="baseline"),
-        Condition("perturb", "medium"),
-        Condition("perturb_clone", "medium", clone_of="perturb"),
-        Condition("bootstrap_clean", "clean", role="bootstrap"),
-        Condition("bootstrap_perturb", "medium", role="bootstrap"),
-        Condition("recovery", "clean", shielded=True),
-        Condition("full", "medium", shielded=True),
-        Condition("mild", "mild", role="sweep"),
-        Condition("mild_clone", "mild", clone_of="mild", role="sweep"),
-        Condition("strong", "strong", role="sweep"),
-        Condition("strong_clone", "strong", clone_of="strong", role="sweep"),
+        *_PROTOCOL,
+        *(
+            replace(c, name=f"{c.name}_{number}", role="clone")
+            for c in _PROTOCOL
+            if c.clone_of
+            for number in range(2, MAX_CLONES + 1)
+        ),
     )
 }
-"""Every condition by name, in the order of the protocol."""
+"""The conditions of the protocol, then further clones: the paper's rule uses the first of each, `perturb_clone`, the
+calibrated verdict beside it also `perturb_clone_2` and so on."""
+
+
+def clones_of(condition: str) -> tuple[str, ...]:
+    """Return the names of a condition's clones, the first one first."""
+    return tuple(c.name for c in CONDITIONS.values() if c.clone_of == condition)
+
 
 PAIRING_KEY: tuple[str, ...] = ("seed_group", "episode_index", "init_state", "env_seed")
 """Variables that, with suite and task, are equal for the same episode in every condition of a row."""

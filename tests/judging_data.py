@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from roep_gym.evaluate.schema import REASONS, empty_dataset
+from roep_gym.evaluate.schema import REASONS, clones_of, empty_dataset
 
 MAIN = ("baseline", "baseline_clone", "perturb", "perturb_clone", "recovery", "full")
 KEYS = 50
@@ -21,6 +21,7 @@ def evaluation(
     groups: Sequence[int] | None = None,
     records: str = "flat",
     rows: Mapping[str, Any] | None = None,
+    clones: int = 1,
 ) -> xr.Dataset:
     """Return a Dataset of one row that is recovery_ready unless something is changed.
 
@@ -30,8 +31,10 @@ def evaluation(
         groups: Seed group of each episode; by default 10 episodes a group.
         records: "flat" or "native".
         rows: Row variables to change.
+        clones: Clones of the medium condition.
     """
     reasons = reasons or {}
+    conditions = [*conditions, *clones_of("perturb")[1:clones]]
     n = len(groups) if groups is not None else max([len(v) for v in reasons.values()], default=KEYS)
     seed_group = np.asarray(groups if groups is not None else np.arange(n) // 10)
     episode = np.concatenate([np.arange((seed_group == g).sum()) for g in np.unique(seed_group)])
@@ -60,13 +63,14 @@ def evaluation(
         ran = np.array(list(reasons.get(name, ["success"] * n)), dtype=object)
         at = episodes(data, name)[ran != ""]
         shielded = name in ("recovery", "full")
+        steps = 101 if name == "baseline_clone" else 100  # a clone that repeats every record is noted
         codes = [REASONS.index(reason) for reason in ran[ran != ""]]
         values = {
-            "reason": codes, "success": np.asarray(codes) == 0, "steps": 100, "max_abs_action": 0.5,
+            "reason": codes, "success": np.asarray(codes) == 0, "steps": steps, "max_abs_action": 0.5,
             "intervention_steps": int(shielded), "refusals": 0, "unsafe_attempts": 0,
         }  # fmt: skip
         if native:
-            values |= {"recorded_steps": 100, "nonfinite_actions": 0, "scene_hash": 7, "fingerprint": 9}
+            values |= {"recorded_steps": steps, "nonfinite_actions": 0, "scene_hash": 7, "fingerprint": 9}
         if native and shielded:
             values |= {"risk_steps": 100, "interventions": 1, "crossings": 1}
         for variable, value in values.items():

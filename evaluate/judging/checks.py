@@ -36,6 +36,7 @@ class Evidence:
 
     data: xr.Dataset
     config: GateConfig
+    aligned: xr.Dataset
     integrity: xr.Dataset
     rates: xr.Dataset
     harm: xr.Dataset

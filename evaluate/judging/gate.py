@@ -15,6 +15,7 @@ import xarray as xr
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.admission import ATTESTED, admit
+from roep_gym.evaluate.judging.calibrated_effect import REPLICATED, calibrated_effects, clean_replicated
 from roep_gym.evaluate.judging.checks import CHECKS, FORMAL_CHECKS, Evidence, paired_support
 from roep_gym.evaluate.judging.metrics import condition_rates, harm_metrics, intervention_metrics
 from roep_gym.evaluate.judging.noise_floor import noise_floor
@@ -63,6 +64,7 @@ class Judgement:
         harm: `roep_gym.evaluate.judging.metrics.harm_metrics`.
         interventions: `roep_gym.evaluate.judging.metrics.intervention_metrics`.
         floor: `roep_gym.evaluate.judging.noise_floor.noise_floor`.
+        calibrated: `roep_gym.evaluate.judging.calibrated_effect.calibrated_effects`.
         admission: `roep_gym.evaluate.judging.admission.admit`.
         verdicts: Along `row`: `trace_label`, `claim_status`, `limiting_factor`, `deciding_check` (empty when ready),
             `notes`. Along (`row`, `check`): `value`, `threshold`, `verdict` ("pass", "fail", "not computable") and
@@ -75,6 +77,7 @@ class Judgement:
     harm: xr.Dataset
     interventions: xr.Dataset
     floor: xr.Dataset
+    calibrated: xr.Dataset
     admission: xr.Dataset
     verdicts: xr.Dataset
 
@@ -98,6 +101,7 @@ def judge(data: xr.Dataset, config: GateConfig | None = None) -> Judgement:
         harm=evidence.harm,
         interventions=evidence.interventions,
         floor=noise_floor(evidence.rates, tolerance=evidence.config.tolerance),
+        calibrated=calibrated_effects(evidence.aligned),
         admission=evidence.admission,
         verdicts=decide(evidence),
     )
@@ -119,6 +123,7 @@ def collect_evidence(data: xr.Dataset, config: GateConfig) -> Evidence:
     return Evidence(
         data=data,
         config=config,
+        aligned=aligned,
         integrity=pair_integrity(aligned),
         rates=rates,
         harm=harm_metrics(aligned, confidence=config.confidence),
@@ -207,6 +212,7 @@ def _notes(evidence: Evidence) -> list[str]:
     unsettled = np.bincount(moved, minlength=data.sizes["row"])
     planned = _planned_episodes(data)
     budget = config.seed_groups * config.episodes_per_group
+    replicated = clean_replicated(evidence.aligned) == 1
     notes = []
     for row in range(data.sizes["row"]):
         beside = [ATTESTED] if data.attrs["records"] == "flat" else []
@@ -223,6 +229,8 @@ def _notes(evidence: Evidence) -> list[str]:
             beside.append(
                 f"an object moved over {SETTLED:g} m sideways while settling in {unsettled[row]} episodes"
             )
+        if replicated[row]:
+            beside.append(REPLICATED)
         if fingerprints[row]:
             beside.append(f"{fingerprints[row]} pairs across numeric fingerprints")
         notes.append("; ".join(beside))

@@ -99,17 +99,17 @@ def align(data: xr.Dataset) -> xr.Dataset:
         data: A Dataset of `roep_gym.evaluate.schema`.
 
     Returns:
-        A Dataset with the dimensions `key` (sorted by row, seed group, episode), `condition` (all known ones) and
-        `row`. Along (key, condition): `planned` and `run` (bool), the outcomes `success`, `reason`, `steps`,
-        `max_abs_action`, `unsafe_attempts`, `intervention_steps`, `scene_hash`, `fingerprint`, `aborts`, and `unsafe`:
-        1 with an unsafe attempt, 0 without one, -1 where it was not observed. Coordinates of `key`: `row_index` and
-        the pairing key.
+        A Dataset with the dimensions `key` (sorted by row, seed group, episode), `condition` (all of the protocol, and
+        the further clones that the Dataset has) and `row`. Along (key, condition): `planned` and `run` (bool), the
+        outcomes `success`, `reason`, `steps`, `max_abs_action`, `unsafe_attempts`, `intervention_steps`, `scene_hash`,
+        `fingerprint`, `aborts`, and `unsafe`: 1 with an unsafe attempt, 0 without one, -1 where it was not observed.
+        Coordinates of `key`: `row_index` and the pairing key.
 
     Raises:
         InvalidInputError: An episode stands twice.
     """
-    names = list(CONDITIONS)
     labels = data["condition"].values.tolist()
+    names = [name for name, condition in CONDITIONS.items() if condition.role != "clone" or name in labels]
     code_of = np.array([names.index(label) for label in labels], dtype=np.int64)
     condition = code_of[data["condition_index"].values]
     columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}

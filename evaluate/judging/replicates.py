@@ -10,14 +10,14 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from roep_gym.evaluate.judging.pairing import PAIRS, Pair, count_by_row
+from roep_gym.evaluate.judging.pairing import Pair, count_by_row
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.typing import BoolArray
 
 __all__ = ["COMPARED", "REPLICATE_PAIRS", "identical_replicates"]
 
-REPLICATE_PAIRS: tuple[Pair, ...] = tuple(p for p in PAIRS if CONDITIONS[p.comparison].clone_of == p.base)
-"""The pairs of a condition and its clone."""
+REPLICATE_PAIRS: tuple[Pair, ...] = tuple(Pair(c.clone_of, c.name) for c in CONDITIONS.values() if c.clone_of)
+"""The pairs of a condition and a clone of it."""
 
 COMPARED: tuple[str, ...] = ("success", "reason", "steps", "max_abs_action", "unsafe_attempts", "scene_hash")
 """What must be equal in every key of a pair of identical replicates."""
@@ -37,8 +37,10 @@ def identical_replicates(aligned: xr.Dataset) -> xr.Dataset:
         A Dataset along (`row`, `pair`): `identical` (1, 0, or -1 where the clone did not run), `keys` compared,
         `differing_keys` and `observations`: 0 without a clone's key, 1 for identical replicates, else 2.
     """
+    present = set(aligned["condition"].values.tolist())
+    pairs = [pair for pair in REPLICATE_PAIRS if pair.comparison in present]
     identical, keys, differing = [], [], []
-    for pair in REPLICATE_PAIRS:
+    for pair in pairs:
         base, clone = (aligned.sel(condition=name) for name in pair)
         either = base["run"].values | clone["run"].values
         both = base["run"].values & clone["run"].values & aligned["identified"].values
@@ -70,7 +72,7 @@ def identical_replicates(aligned: xr.Dataset) -> xr.Dataset:
             ),
         },
         coords={
-            "pair": ("pair", np.asarray([pair.name for pair in REPLICATE_PAIRS], dtype=object)),
+            "pair": ("pair", np.asarray([pair.name for pair in pairs], dtype=object)),
             **{name: aligned[name] for name in ("model", "suite", "task")},
         },
     )
