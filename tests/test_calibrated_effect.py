@@ -63,7 +63,8 @@ def test_the_error_rate_is_at_most_the_stated_one():
 def test_further_clones_make_an_effect_visible_that_one_does_not_show():
     # 5 of 50 lost under perturbation: p = 0.0625 with one execution.
     lost = failures(5)
-    one = judge(evaluation({"perturb": lost, "perturb_clone": [""] * 50}))
+    none = [""] * 50
+    one = judge(evaluation({"perturb": lost, "baseline_clone": none, "perturb_clone": none}))
     assert float(one.calibrated["p_value"].sel(severity="medium")[0]) == pytest.approx(0.0625)
     three = judge(
         evaluation({"perturb": lost, "perturb_clone": lost, "perturb_clone_2": [*failures(4)]}, clones=2)
