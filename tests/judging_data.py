@@ -63,14 +63,13 @@ def evaluation(
         ran = np.array(list(reasons.get(name, ["success"] * n)), dtype=object)
         at = episodes(data, name)[ran != ""]
         shielded = name in ("recovery", "full")
-        steps = 101 if name == "baseline_clone" else 100  # a clone that repeats every record is noted
         codes = [REASONS.index(reason) for reason in ran[ran != ""]]
         values = {
-            "reason": codes, "success": np.asarray(codes) == 0, "steps": steps, "max_abs_action": 0.5,
+            "reason": codes, "success": np.asarray(codes) == 0, "steps": 100, "max_abs_action": 0.5,
             "intervention_steps": int(shielded), "refusals": 0, "unsafe_attempts": 0,
         }  # fmt: skip
         if native:
-            values |= {"recorded_steps": steps, "nonfinite_actions": 0, "scene_hash": 7, "fingerprint": 9}
+            values |= {"recorded_steps": 100, "nonfinite_actions": 0, "scene_hash": 7, "fingerprint": 9}
         if native and shielded:
             values |= {"risk_steps": 100, "interventions": 1, "crossings": 1}
         for variable, value in values.items():

@@ -67,7 +67,7 @@ def test_further_clones_make_an_effect_visible_that_one_does_not_show():
     one = judge(evaluation({"perturb": lost, "baseline_clone": none, "perturb_clone": none}))
     assert float(one.calibrated["p_value"].sel(severity="medium")[0]) == pytest.approx(0.0625)
     three = judge(
-        evaluation({"perturb": lost, "perturb_clone": lost, "perturb_clone_2": [*failures(4)]}, clones=2)
+        evaluation({"perturb": lost, "perturb_clone": failures(6), "perturb_clone_2": failures(4)}, clones=2)
     )
     calibrated = three.calibrated.sel(severity="medium")
     assert calibrated["perturbed_executions"].values.tolist() == [3]
@@ -77,11 +77,14 @@ def test_further_clones_make_an_effect_visible_that_one_does_not_show():
 
 def test_a_clone_that_repeats_every_record_is_no_further_execution_and_is_named():
     data = evaluation({"perturb": failures(5)})
-    data["steps"].values[episodes(data, "baseline_clone")] = 100
     assert clean_replicated(align(data)).tolist() == [1]
     judgement = judge(data)
     assert judgement.calibrated["clean_executions"].sel(severity="medium").values.tolist() == [1]
     assert REPLICATED in str(judgement.verdicts["notes"].values[0])
+    data["steps"].values[episodes(data, "baseline_clone")[0]] += 1
+    judgement = judge(data)
+    assert judgement.calibrated["clean_executions"].sel(severity="medium").values.tolist() == [2]
+    assert REPLICATED not in str(judgement.verdicts["notes"].values[0])
 
 
 def test_clones_are_planned_beyond_the_first_and_have_runs_of_their_own():

@@ -8,6 +8,7 @@ from judging_data import MAIN, drop, episodes, evaluation, failures
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.calibrated_effect import REPLICATED
 from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.judging.gate import CLAIM_STATUS, LABELS, judge
 
@@ -55,7 +56,7 @@ def test_row_that_satisfies_every_check(records):
     assert verdict["deciding_check"] == ""
     assert [verdict.check(k) for k in range(1, 11)] == ["pass"] * 10
     assert verdict["claim_status"] == "Recovery-facing claim supported"
-    assert verdict["notes"] == ("attested, step records absent" if records == "flat" else "")
+    assert verdict["notes"] == ("attested, step records absent; " if records == "flat" else "") + REPLICATED
 
 
 def test_there_are_ten_checks_and_four_labels():
@@ -337,6 +338,7 @@ def test_notes_say_what_stands_beside():
         "contract mismatch, accepted: newer physics, checked",
         "support budget of 20 episodes a condition, the protocol's is 50",
         "unequal aborts in 1 pairs",
+        REPLICATED,
         "2 pairs across numeric fingerprints",
     ]
 
