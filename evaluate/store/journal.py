@@ -7,30 +7,33 @@ costs a wait for the disk. Aborted attempts are kept beside the episodes, they a
 
 from __future__ import annotations
 
+import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
+from roep_gym.error import InvalidInputError, RecordConflictError, RoepError, bounded
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
 from roep_gym.record import EpisodeRecord
 
 __all__ = ["Abort", "Journal", "recorded_times"]
 
-_FORMAT = 2
+_FORMAT = 3
 # The episodes lie in the order of their writing; their key is an index, which `recorded` reads without them.
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS plan (digest TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS episodes (
     row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER,
     digest TEXT NOT NULL, summary TEXT NOT NULL, attributes TEXT NOT NULL, steps BLOB NOT NULL,
+    checksum TEXT NOT NULL,
     PRIMARY KEY (row, condition, seed_group, episode)
 );
 CREATE TABLE IF NOT EXISTS aborts (
-    row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER, cause TEXT NOT NULL, detail TEXT NOT NULL
+    row INTEGER, condition TEXT, seed_group INTEGER, episode INTEGER, cause TEXT NOT NULL, detail TEXT NOT NULL,
+    checksum TEXT NOT NULL
 );
 """
 
@@ -104,8 +107,8 @@ class Journal:
                 ).fetchone()
                 if known is None:
                     connection.execute(
-                        "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        (*planned, record.digest, record.summary, record.attributes, record.steps),
+                        "INSERT INTO episodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        _signed(*planned, record.digest, record.summary, record.attributes, record.steps),
                     )
                 elif known[0] != record.digest:
                     conflict = conflict or planned
@@ -116,9 +119,9 @@ class Journal:
 
     def add_abort(self, planned: PlannedEpisode, cause: str, detail: str) -> None:
         """Store an aborted attempt."""
-        texts = [text.encode(errors="backslashreplace").decode() for text in (cause, detail)]
+        texts = [bounded(text).encode(errors="backslashreplace").decode() for text in (cause, detail)]
         with self._writing() as connection:
-            connection.execute("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?)", (*planned, *texts))
+            connection.execute("INSERT INTO aborts VALUES (?, ?, ?, ?, ?, ?, ?)", _signed(*planned, *texts))
 
     def recorded(self) -> set[PlannedEpisode]:
         """Return the episodes that have a record."""
@@ -145,29 +148,23 @@ class Journal:
         Raises:
             InvalidInputError: The file is damaged, or a record is not what was written.
         """
-        query = "SELECT row, condition, seed_group, episode, digest, summary, attributes, steps FROM episodes"
+        query = "SELECT * FROM episodes"
         where = [
             name for name, value in (("row = ?", row), ("condition = ?", condition)) if value is not None
         ]
         if where:
             query += " WHERE " + " AND ".join(where)
         query += " ORDER BY row, condition, seed_group, episode"
-        for *key, digest, summary, attributes, steps in self._read(
-            query, [value for value in (row, condition) if value is not None]
-        ):
-            planned = PlannedEpisode(*key)
-            try:
-                yield planned, unpack_record(digest, summary, attributes, steps)
-            except ValueError as error:
-                raise InvalidInputError(
-                    f"Expected the record of {planned} in {self._path} as it was written, but it was changed or "
-                    "damaged since; restore the journal from a copy, or run into another output folder."
-                ) from error
+        for entry in self._read(query, [value for value in (row, condition) if value is not None]):
+            self._check(entry)
+            yield PlannedEpisode(*entry[:4]), unpack_record(*entry[5:8])
 
     def aborts(self) -> list[Abort]:
         """Return all aborted attempts in the order of their writing."""
-        query = "SELECT row, condition, seed_group, episode, cause, detail FROM aborts ORDER BY rowid"
-        return [Abort(PlannedEpisode(*row[:4]), row[4], row[5]) for row in self._read(query)]
+        entries = list(self._read("SELECT * FROM aborts ORDER BY rowid"))
+        for entry in entries:
+            self._check(entry)
+        return [Abort(PlannedEpisode(*entry[:4]), *entry[4:6]) for entry in entries]
 
     def close(self) -> None:
         """Close the file; may be called twice."""
@@ -181,6 +178,14 @@ class Journal:
                 f"Expected a readable journal at {self._path}, got: {error}. Restore it from a copy, or run into "
                 "another output folder."
             ) from error
+
+    def _check(self, entry: tuple[Any, ...]) -> None:
+        """Refuse an entry that is not what was written under its key."""
+        if _signed(*entry[:-1]) != entry:
+            raise InvalidInputError(
+                f"Expected the entry of {entry[:4]} in {self._path} as it was written, but it was changed or damaged "
+                "since; restore the journal from a copy, or run into another output folder."
+            )
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -198,6 +203,15 @@ class Journal:
                 f"Expected to write to {self._path}, got {error}. What was recorded before is safe; "
                 "make room and start the same command again."
             ) from error
+
+
+def _signed(*entry: Any) -> tuple[Any, ...]:
+    """Return an entry, its key included, with its checksum."""
+    state = hashlib.blake2b(digest_size=16)
+    for part in entry:
+        body = part if isinstance(part, bytes) else str(part).encode()
+        state.update(f"{type(part).__name__} {len(body)} ".encode() + body)
+    return (*entry, state.hexdigest())
 
 
 def recorded_times(path: Path, plan_digest: str) -> list[float]:
