@@ -111,8 +111,8 @@ def _known_marker(what: str, where: str) -> str:
     raise DocumentationError(f"{where}: expected run, libero, slow or 'skip, REASON' as marker, got {what!r}")
 
 
-def run_blocks(blocks: Sequence[Block], level: str, folder: Path) -> None:
-    """Run what a level includes, in order, in one folder.
+def run_blocks(blocks: Sequence[Block], level: str, folder: Path) -> dict[str, Any]:
+    """Run what a level includes, in order, in one folder, and return the names that its Python blocks made.
 
     Lower levels are included, because a block may use what the blocks before it made.
     """
@@ -130,6 +130,7 @@ def run_blocks(blocks: Sequence[Block], level: str, folder: Path) -> None:
             _run_shell(block, folder)
         else:
             raise DocumentationError(f"{block.where}: a {block.language} block cannot run")
+    return namespace
 
 
 def _run_shell(block: Block, folder: Path) -> None:
