@@ -292,7 +292,7 @@ def test_contract_note_resolves(tables, status, note, unresolved):
         ({"run_id": ""}, "Expected run_id to be a name, got an empty cell."),
         ({"run_id": "other"}, "a second run id 'other' in 'baseline'; one execution of a condition has one run id."),
         ({"task": "u"}, "the row m, s, u has no line in rows.csv; add its line."),
-        ({"episode": 0}, "seed group 0, episode 0 of 'baseline' stands twice; keep one outcome"),
+        ({"episode": 0}, "seed group 0, episode 0 of 'baseline' appears twice; keep one outcome"),
         ({"episode": 2}, "seed group 0, episode 2 lies outside the plan of 2 seed groups x 2 episodes"),
         ({"intervention_steps": 3}, "a shield action in 'baseline', which runs without a shield; correct the line."),
     ],
@@ -349,12 +349,12 @@ def test_refused_rows(tables, values, message):
 
 def test_row_that_stands_twice_is_refused(tables):
     tables.rows = pd.concat([tables.rows, tables.rows])
-    tables.refuses("rows.csv, line 3: the row m, s, t stands twice; keep one line.")
+    tables.refuses("rows.csv, line 3: the row m, s, t appears twice; keep one line.")
 
 
 def test_rows_without_a_line_are_refused(tables):
     tables.rows = tables.rows.iloc[:0]
-    tables.refuses("rows.csv: Expected one line a row, but the file has none; add the rows.")
+    tables.refuses("rows.csv: Expected one line per row, but the file has none; add the rows.")
 
 
 def test_missing_and_repeated_columns_are_refused(tables, tmp_path):
@@ -395,7 +395,10 @@ def test_files_that_cannot_be_read_are_refused(tables, tmp_path):
         read_tables(episodes, rows)
     whole = "\n".join(text) + "\n"
     for content, message in (
-        (whole.encode("utf-16"), "save it as UTF-8 (spreadsheets may write UTF-16 or Latin-1)."),
+        (
+            whole.replace("run", "\xe4").encode("latin-1"),
+            "save it as UTF-8 (spreadsheets may write Latin-1).",
+        ),
         (whole.encode("utf-16-le"), "the file looks like UTF-16, save it as UTF-8."),
         (whole.replace(",", ";").encode(), "the cells are separated by ';', save the file with commas."),
         (whole.replace(",", "\t").encode(), "the cells are separated by tabs, save the file with commas."),

@@ -11,9 +11,8 @@ import pytest
 
 from roep_gym.cli import gate, import_outcomes
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.importers.combination import ConditionLog, combine
+from roep_gym.evaluate.importers.combination import IMPORTERS, ConditionLog, combine, notes
 from roep_gym.evaluate.importers.gaps import find_gaps
-from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.store.flat_tables import read_tables
 from roep_gym.evaluate.store.storage import read_run
@@ -31,7 +30,7 @@ DRAWER, STOVE = "open the middle drawer of the cabinet", "turn on the stove"
 
 
 def sample(tool, condition="baseline"):
-    return ConditionLog(condition, IMPORTERS[tool](LOGS / SAMPLES[tool], ""))
+    return ConditionLog(condition, IMPORTERS.find(tool)(LOGS / SAMPLES[tool], ""))
 
 
 def outcomes(log):
@@ -64,7 +63,7 @@ def changed_json(tmp_path, tool, change):
 
 def refuses(tool, path, message, suite=""):
     with pytest.raises(InvalidInputError, match=re.escape(message)):
-        IMPORTERS[tool](path, suite)
+        IMPORTERS.find(tool)(path, suite)
 
 
 # What each importer reads
@@ -95,7 +94,7 @@ def test_openpi_log_copied_from_a_terminal_where_bars_overwrote_lines(tmp_path):
         .replace("INFO:root:\nTask", "INFO:root:####| 1/4 [03:48<00:13]\nTask")
     )
     (tmp_path / "log").write_text(text.replace("\r", "").replace("Success: True", "Success: True#####"))
-    assert outcomes(IMPORTERS["openpi"](tmp_path / "log", "")) == outcomes(sample("openpi").log)
+    assert outcomes(IMPORTERS.find("openpi")(tmp_path / "log", "")) == outcomes(sample("openpi").log)
 
 
 @pytest.mark.parametrize("prefix", ["", "2025-11-03 10:16:01,482 [INFO] "])
@@ -104,7 +103,7 @@ def test_openvla_oft_log_as_file_and_from_the_console(tmp_path, prefix):
     # On the console the line break that begins a message follows its prefix.
     lines = [prefix if not line else line if line.startswith("Task: ") else prefix + line for line in lines]
     (tmp_path / "log.txt").write_text("\n".join(lines) + "\n")
-    log = IMPORTERS["openvla-oft"](tmp_path / "log.txt", "")
+    log = IMPORTERS.find("openvla-oft")(tmp_path / "log.txt", "")
     assert outcomes(log) == {DRAWER: ["success"] * 3, STOVE: ["success", "aborted", "timeout"]}
     assert [e.init_state for e in log.episodes] == [0, 1, 2, 0, 1, 2]
     assert "CUDA out of memory" in log.episodes[4].detail
@@ -113,7 +112,7 @@ def test_openvla_oft_log_as_file_and_from_the_console(tmp_path, prefix):
 def test_openvla_log_names_the_exception_in_its_own_way(tmp_path):
     path = changed(tmp_path, "openvla-oft", ("Episode error: ", "Caught exception: "))
     path.write_text(path.read_text().replace("Using default initial states\n", ""))
-    assert IMPORTERS["openvla-oft"](path, "").episodes[4].reason == "aborted"
+    assert IMPORTERS.find("openvla-oft")(path, "").episodes[4].reason == "aborted"
 
 
 def test_initial_states_of_the_users_own_are_not_known(tmp_path):
@@ -127,7 +126,7 @@ def test_initial_states_of_the_users_own_are_not_known(tmp_path):
     path.write_text(
         path.read_text().replace(own, f"  0%|  | 0/10 [00:00<?]2025-11-03 10:16:01,482 [INFO] {own}")
     )
-    log = IMPORTERS["openvla-oft"](path, "")
+    log = IMPORTERS.find("openvla-oft")(path, "")
     assert [e.init_state for e in log.episodes[:3]] == [None, None, None]
     assert (
         log.notes[-1]
@@ -138,7 +137,7 @@ def test_initial_states_of_the_users_own_are_not_known(tmp_path):
 def test_an_episode_that_the_log_ends_in_is_aborted(tmp_path):
     text = (LOGS / SAMPLES["openpi"]).read_text()
     (tmp_path / "log").write_text(text[: text.rindex("INFO:root:Success")])
-    log = IMPORTERS["openpi"](tmp_path / "log", "")
+    log = IMPORTERS.find("openpi")(tmp_path / "log", "")
     assert (log.episodes[-1].reason, log.episodes[-1].detail) == (
         "aborted",
         "the log ends before its outcome",
@@ -148,7 +147,10 @@ def test_an_episode_that_the_log_ends_in_is_aborted(tmp_path):
 def test_two_tasks_with_one_instruction_are_two_tasks(tmp_path):
     text = (LOGS / SAMPLES["openvla-oft"]).read_text().replace(STOVE, DRAWER)
     (tmp_path / "log.txt").write_text(text)
-    assert list(outcomes(IMPORTERS["openvla-oft"](tmp_path / "log.txt", ""))) == [DRAWER, f"{DRAWER} (2)"]
+    assert list(outcomes(IMPORTERS.find("openvla-oft")(tmp_path / "log.txt", ""))) == [
+        DRAWER,
+        f"{DRAWER} (2)",
+    ]
 
 
 def test_lerobot_results():
@@ -180,7 +182,7 @@ def test_vla_eval_aggregate_and_collector_result(tmp_path):
                 for name in ("sid", "eid", "name", "suite", "task_id", "episode_idx", "task_idx"):
                     del row[name]
 
-    wrapped = IMPORTERS["vla-eval"](changed_json(tmp_path, "vla-eval", collector), "")
+    wrapped = IMPORTERS.find("vla-eval")(changed_json(tmp_path, "vla-eval", collector), "")
     assert outcomes(wrapped) == outcomes(log)
     assert {e.init_state for e in wrapped.episodes} == {None}
 
@@ -189,7 +191,7 @@ def test_vla_eval_says_what_is_peculiar(tmp_path):
     path = changed_json(
         tmp_path, "vla-eval", lambda c: c.update(partial=True, mode="live", harness_version="0.7.2")
     )
-    assert IMPORTERS["vla-eval"](path, "").notes[1:] == (
+    assert IMPORTERS.find("vla-eval")(path, "").notes[1:] == (
         "The file says that the evaluation was not completed.",
         "It ran in the mode 'live', in which the environment does not wait.",
         "It was written by vla-eval 0.7.2; this importer was checked against 0.8.0.",
@@ -213,7 +215,7 @@ def test_inspect_operator_decides_over_the_termination(tmp_path):
         content["samples"][0]["termination_reasons"] = ["max_steps", "operator_end"]
         content["status"] = "error"
 
-    log = IMPORTERS["inspect"](changed_json(tmp_path, "inspect", judged), "my_suite")
+    log = IMPORTERS.find("inspect")(changed_json(tmp_path, "inspect", judged), "my_suite")
     assert [e.reason for e in log.episodes[:2]] == ["timeout", "success"]
     assert log.episodes[0].suite == "my_suite"
     assert log.notes[-1] == "The log's own status is 'error'."
@@ -222,15 +224,15 @@ def test_inspect_operator_decides_over_the_termination(tmp_path):
 # Refusals
 
 
-@pytest.mark.parametrize("tool", IMPORTERS)
+@pytest.mark.parametrize("tool", IMPORTERS.names())
 def test_every_importer_refuses_every_other_tools_log(tool):
     for other, name in SAMPLES.items():
         if other != tool:
             with pytest.raises(InvalidInputError, match=re.escape(name) + ".*Expected .*, (got|but) .*;"):
-                IMPORTERS[tool](LOGS / name, "")
+                IMPORTERS.find(tool)(LOGS / name, "")
 
 
-@pytest.mark.parametrize("tool", IMPORTERS)
+@pytest.mark.parametrize("tool", IMPORTERS.names())
 def test_every_importer_refuses_what_it_cannot_read(tool, tmp_path):
     refuses(tool, tmp_path / "absent", "but reading it failed: [Errno 2]")
     (tmp_path / "zip").write_bytes(b"PK\x03\x04\xff\xfe")
@@ -281,7 +283,7 @@ def test_console_logs_with_missing_lines_are_refused(tmp_path, case):
 
 def test_a_stated_suite_fills_in_and_never_overrules(tmp_path):
     path = changed(tmp_path, "openpi", ("INFO:root:Task suite: libero_spatial\n", ""))
-    assert IMPORTERS["openpi"](path, "libero_spatial").episodes[0].suite == "libero_spatial"
+    assert IMPORTERS.find("openpi")(path, "libero_spatial").episodes[0].suite == "libero_spatial"
     for tool in ("openpi", "openvla-oft", "lerobot", "vla-eval"):
         refuses(
             tool,
@@ -293,23 +295,23 @@ def test_a_stated_suite_fills_in_and_never_overrules(tmp_path):
 
 JSON_CASES = [
     ("lerobot", lambda c: (c.pop("per_task"), c.update(per_episode=[])), "got 'per_episode' of a single environment"),
-    ("lerobot", lambda c: c.pop("overall"), "Expected an object as 'overall' of the file, got none;"),
-    ("lerobot", lambda c: c["per_task"][0]["metrics"]["successes"].pop(),
+    ("lerobot", lambda c: c.pop("overall"), "Expected an object as overall, got none;"),
+    ("lerobot", lambda c: [c["per_task"][0]["metrics"][k].pop() for k in ("successes", "sum_rewards", "max_rewards")],
      "Expected the 6 episodes of 'overall', got 5"),
     ("lerobot", lambda c: c["per_task"][0].update(task_group="easy"),
-     "Expected a LIBERO suite as 'task_group' of per_task[0]"),
+     "Expected a LIBERO suite as per_task[0].task_group, got 'easy'"),
     ("lerobot", lambda c: c["per_task"][0]["metrics"].update(successes=[1, 0, 1]),
-     "Expected true or false in 'successes'"),
+     "Expected true or false as per_task[0].metrics.successes[0], got 1;"),
     ("lerobot", lambda c: c["per_task"][0].update(task_id=True),
-     "Expected an integer as 'task_id' of per_task[0], got True"),
-    ("lerobot", lambda c: c["per_task"].append("x"), "Expected an object as per_task[2] of the file, got 'x'"),
-    ("vla-eval", lambda c: c.pop("harness_version"), "Expected text as 'harness_version' of the file, got none;"),
+     "Expected an integer as per_task[0].task_id, got True"),
+    ("lerobot", lambda c: c["per_task"].append("x"), "Expected an object as per_task[2], got 'x'"),
+    ("vla-eval", lambda c: c.pop("harness_version"), "Expected text as harness_version, got none;"),
     ("vla-eval", lambda c: c["config"].update(benchmark="vla_eval.benchmarks.calvin.benchmark:CALVINBenchmark"),
      "got 'vla_eval.benchmarks.calvin.benchmark:CALVINBenchmark'"),
     ("vla-eval", lambda c: c["tasks"][0]["episodes"][2].update(steps=57),
-     f"Expected a failure of episode 2 of '{DRAWER}' at the step budget 300, got 57 steps;"),
+     "Expected a failure of tasks[0].episodes[2] at the step budget 300, got 57 steps;"),
     ("vla-eval", lambda c: c["tasks"][0]["episodes"][0]["metrics"].pop("success"),
-     f"Expected true or false as 'success' of metrics of episode 0 of '{DRAWER}', got none;"),
+     "Expected true or false as tasks[0].episodes[0].metrics.success, got none;"),
     ("vla-eval", lambda c: c["config"]["params"].update(suite="my_suite"),
      "Expected a step budget ('max_steps' of config)"),
     ("vla-eval", lambda c: c.update(tasks=[]), "Expected episodes, got none;"),
@@ -339,7 +341,7 @@ def test_a_json_file_that_is_no_object_is_refused(tmp_path):
 
 
 def test_logs_of_two_conditions_are_one_run():
-    perturbed = ConditionLog("perturb", IMPORTERS["openpi"](LOGS / "openpi_perturbed.log", ""))
+    perturbed = ConditionLog("perturb", IMPORTERS.find("openpi")(LOGS / "openpi_perturbed.log", ""))
     data = combine([sample("openpi"), perturbed], tool="openpi", model="pi0")
     assert data["condition"].values.tolist() == ["baseline", "baseline_clone", "perturb", "perturb_clone"]
     assert data.sizes["episode"] == 2 * 4 * 50, "one seed group of the whole support budget"
@@ -363,7 +365,7 @@ def test_logs_of_one_condition_are_its_seed_groups(tmp_path):
     other = changed(tmp_path, "openvla-oft", ("CUDA out of memory", "cuDNN error"))
     logs = [
         sample("openvla-oft"),
-        ConditionLog("baseline", IMPORTERS["openvla-oft"](other, "")),
+        ConditionLog("baseline", IMPORTERS.find("openvla-oft")(other, "")),
         sample("openpi"),
     ]
     data = combine(logs, tool="openvla-oft", model="oft")
@@ -377,7 +379,9 @@ def test_logs_of_one_condition_are_its_seed_groups(tmp_path):
 
 def test_the_plan_is_never_smaller_than_what_the_log_says_was_planned(tmp_path):
     path = changed_json(tmp_path, "vla-eval", lambda c: c["config"].update(episodes_per_task=60))
-    data = combine([ConditionLog("baseline", IMPORTERS["vla-eval"](path, ""))], tool="vla-eval", model="pi0")
+    data = combine(
+        [ConditionLog("baseline", IMPORTERS.find("vla-eval")(path, ""))], tool="vla-eval", model="pi0"
+    )
     assert data["episode_index"].values.max() == 59
 
 
@@ -407,7 +411,9 @@ def test_combining_refuses(arguments, message):
 def test_a_log_in_which_an_episode_stands_twice_is_refused(tmp_path):
     path = changed_json(tmp_path, "vla-eval", lambda c: c["tasks"][0]["episodes"][1].update(episode_id=0))
     with pytest.raises(InvalidInputError, match=f"Expected episode 0 of '{DRAWER}' once, got it twice"):
-        combine([ConditionLog("baseline", IMPORTERS["vla-eval"](path, ""))], tool="vla-eval", model="pi0")
+        combine(
+            [ConditionLog("baseline", IMPORTERS.find("vla-eval")(path, ""))], tool="vla-eval", model="pi0"
+        )
 
 
 def test_unknown_and_shielded_conditions_are_refused():
@@ -443,7 +449,7 @@ def test_status_of_a_log_is_that_of_its_gaps(tool, row, failed):
 
 
 def test_a_perturbed_log_alone_has_no_clean_source():
-    log = IMPORTERS["openpi"](LOGS / "openpi_perturbed.log", "")
+    log = IMPORTERS.find("openpi")(LOGS / "openpi_perturbed.log", "")
     data = combine([ConditionLog("perturb", log)], tool="openpi", model="pi0")
     why = judge(data).admission["why"].sel(requirement="C_src").values
     assert set(why) == {"no baseline episode was recorded"}
@@ -523,7 +529,7 @@ def test_another_step_budget_and_the_stated_condition_are_told():
 # The command
 
 
-@pytest.mark.parametrize("tool", IMPORTERS)
+@pytest.mark.parametrize("tool", IMPORTERS.names())
 def test_command_imports_and_gate_judges(tool, tmp_path, capsys):
     out = tmp_path / "run"
     assert (

@@ -1,7 +1,8 @@
-"""Several logs as one run: `combine` lays them out as flat tables and reads those.
+"""Logs of other tools as one run: `IMPORTERS` reads them, `combine` validates them as lines of flat tables.
 
-The k-th log of a condition that holds a task is its seed group k, and an episode's index is its position in the log.
-What no log holds stays empty in the tables; nothing is filled in for it.
+The k-th log of a condition that holds a task is its seed group k, and an episode's index is its position in the log;
+files that hold shards of one run are one log. What no log holds stays empty; nothing is filled in for it. `notes` says
+what a reader of the outcomes must know.
 """
 
 from __future__ import annotations
@@ -10,22 +11,41 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
-import pandas as pd
 import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.importers.episode_log import ABORTED, EpisodeLog, LoggedEpisode, refuse
+from roep_gym.evaluate.importers.episode_log import ABORTED, EpisodeLog, LoggedEpisode, Shard, refuse
 from roep_gym.evaluate.schema import CONDITIONS
-from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
+from roep_gym.evaluate.store.csv_columns import Line
+from roep_gym.evaluate.store.flat_tables import tables_of_lines
+from roep_gym.evaluate.store.given_files import file_labels
+from roep_gym.registry import Registry
 
-__all__ = ["ConditionLog", "combine"]
+__all__ = ["IMPORTERS", "ConditionLog", "combine", "notes"]
+
+IMPORTERS = Registry(
+    "log format",
+    "roep_gym.importers",
+    {
+        "inspect": "roep_gym.evaluate.importers.inspect_robots:read_inspect_log",
+        "lerobot": "roep_gym.evaluate.importers.lerobot:read_eval_info",
+        "openpi": "roep_gym.evaluate.importers.console_log:read_openpi_log",
+        "openvla-oft": "roep_gym.evaluate.importers.console_log:read_openvla_oft_log",
+        "vla-eval": "roep_gym.evaluate.importers.vla_eval:read_vla_eval_result",
+    },
+)
+"""Importers by the name of their tool, each a function of path and stated suite (or "") to an `EpisodeLog`."""
+
+_PROTOCOL_STEP_BUDGET = 280
+"""Protocol section 1."""
+_NEVER_LOGGED = ("env_seed", "max_abs_action", "intervention_steps", "unsafe_attempts", "refusals")
 
 
 @dataclass(frozen=True)
@@ -46,7 +66,7 @@ class ConditionLog:
             raise unknown_name("condition", self.condition, CONDITIONS)
         if CONDITIONS[self.condition].shielded:
             raise InvalidInputError(
-                f"{self.log.path.name}: Expected a condition without a shield, got {self.condition!r}, whose shield "
+                f"{self.log.path}: Expected a condition without a shield, got {self.condition!r}, whose shield "
                 "no log records; bring its outcomes as tables, with the shield in rows.csv."
             )
 
@@ -57,10 +77,11 @@ class ConditionLog:
 
 
 @dataclass(frozen=True)
-class _Line:
-    """An episode with its place in the run."""
+class _Place:
+    """An episode with its place in the run, and how messages name its file."""
 
     source: ConditionLog
+    file: str
     seed_group: int
     episode: LoggedEpisode
 
@@ -87,38 +108,36 @@ def combine(
         A Dataset of `roep_gym.evaluate.schema` with flat records.
 
     Raises:
-        InvalidInputError: A file is given twice, an episode lies outside the plan or stands twice, or no model is
+        InvalidInputError: A file is given twice, an episode lies outside the plan or appears twice, or no model is
             named.
     """
     if not model.strip():
         raise InvalidInputError(
             "Expected the name of the model, got none; logs do not hold it, name it with --model."
         )
-    _refuse_copies(logs)
-    lines = _lines(logs)
-    config = _plan(logs, lines, seed_groups, episodes_per_group)
+    _refuse_same_files(logs)
+    labels = file_labels([item.log.path for item in logs])
+    places = _places(logs, labels)
+    config = _plan(logs, places, seed_groups, episodes_per_group)
     run_ids = _run_ids(logs, tool)
-    rows = {(line.episode.suite, line.episode.task): line.episode.instruction for line in lines}
-    with TemporaryDirectory() as folder:
-        episodes_csv, rows_csv = Path(folder, EPISODES), Path(folder, ROWS)
-        pd.DataFrame([_episode_line(line, model, run_ids) for line in lines]).to_csv(
-            episodes_csv, index=False
-        )
-        pd.DataFrame([_row_line(model, *row, text) for row, text in rows.items()]).to_csv(
-            rows_csv, index=False
-        )
-        data = read_tables(episodes_csv, rows_csv, config=config)
+    rows = {(p.episode.suite, p.episode.task): p for p in reversed(places)}
+    data = tables_of_lines(
+        [Line(_name(p), _episode_values(p, model, run_ids)) for p in places],
+        [Line(_name(p), _row_values(model, p.episode)) for p in reversed(rows.values())],
+        f"logs of {tool}",
+        config=config,
+    )
     data.attrs["provenance"] = json.dumps(
         {
             "imported_from": tool,
             "logs": [
                 {
-                    "file": i.log.path.name,
-                    "sha256": i.digest,
-                    "condition": i.condition,
-                    "notes": list(i.log.notes),
+                    "file": label,
+                    "sha256": item.digest,
+                    "condition": item.condition,
+                    "notes": list(item.log.notes),
                 }
-                for i in logs
+                for item, label in zip(logs, labels, strict=True)
             ],
         },
         sort_keys=True,
@@ -126,38 +145,94 @@ def combine(
     return data
 
 
-def _refuse_copies(logs: Sequence[ConditionLog]) -> None:
-    """Refuse one log in two roles: a clone is a run of its own, and so is a seed group."""
-    first: dict[str, ConditionLog] = {}
+def notes(logs: Sequence[ConditionLog]) -> Iterator[str]:
+    """Yield a sentence on everything that a reader of the imported outcomes must know."""
+    labels = file_labels([item.log.path for item in logs])
+    for item, label in zip(logs, labels, strict=True):
+        for note in item.log.notes:
+            yield f"{label}: {note}"
+    first: dict[str, str] = {}
+    for item, label in zip(logs, labels, strict=True):
+        if (other := first.setdefault(item.digest, label)) != label:
+            yield f"{label} has the content of {other}; that both are recordings is your statement."
+    for run, given in _shards(logs).items():
+        if absent := sorted({*range(run.total)} - given):
+            yield f"Shards of a run of {run.total} that were not given: {', '.join(map(str, absent))}."
+    budgets = {budget for item in logs for budget in item.log.step_budgets.items()}
+    for suite, steps in sorted(budgets):
+        if steps != _PROTOCOL_STEP_BUDGET:
+            yield (
+                f"The step budget of {suite} was {steps}, the protocol's is {_PROTOCOL_STEP_BUDGET}: its success and "
+                "timeout rates are not comparable with those of the other budget."
+            )
+    stated = sorted({item.condition for item in logs})
+    yield f"The logs do not name a condition; that they recorded {', '.join(stated)} is your statement."
+
+
+class _ShardedRun(NamedTuple):
+    """A run that is spread over files: its condition, its description, which of several alike, and its shards."""
+
+    condition: str
+    run: str
+    occurrence: int
+    total: int
+
+
+def _sharded_runs(logs: Sequence[ConditionLog]) -> list[_ShardedRun | None]:
+    """Return the sharded run of each log; a shard that is given again belongs to the next run of its description."""
+    given: Counter[tuple[str, Shard]] = Counter()
+    runs: list[_ShardedRun | None] = []
     for item in logs:
-        if (other := first.setdefault(item.digest, item)) is not item:
+        shard = item.log.shard
+        if shard is None:
+            runs.append(None)
+            continue
+        runs.append(_ShardedRun(item.condition, shard.run, given[item.condition, shard], shard.total))
+        given[item.condition, shard] += 1
+    return runs
+
+
+def _shards(logs: Sequence[ConditionLog]) -> dict[_ShardedRun, set[int]]:
+    """Return the shards that were given of each sharded run."""
+    given: dict[_ShardedRun, set[int]] = {}
+    for run, item in zip(_sharded_runs(logs), logs, strict=True):
+        if run is not None and item.log.shard is not None:
+            given.setdefault(run, set()).add(item.log.shard.number)
+    return given
+
+
+def _refuse_same_files(logs: Sequence[ConditionLog]) -> None:
+    """Refuse one file in two roles: a clone is a run of its own, and so is a seed group."""
+    first: dict[Path, ConditionLog] = {}
+    for item in logs:
+        if (other := first.setdefault(item.log.path.resolve(), item)) is not item:
             raise refuse(
                 item.log.path,
                 f"another recording for {item.condition!r}",
-                f"the content of {other.log.path.name}, already given for {other.condition!r}",
+                f"the file already given for {other.condition!r}",
                 "a condition, a clone and a seed group are runs of their own",
             )
 
 
 def _run_ids(logs: Sequence[ConditionLog], tool: str) -> dict[str, str]:
-    """Name the execution of each condition after the content of its logs."""
+    """Name the execution of each condition after the condition and the content of its logs, which may be equal."""
     contents: dict[str, str] = {}
     for item in logs:
-        contents[item.condition] = contents.get(item.condition, "") + item.digest
+        contents[item.condition] = contents.get(item.condition, f"{item.condition} ") + item.digest
     return {
         name: f"{tool}-{hashlib.sha256(text.encode()).hexdigest()[:12]}" for name, text in contents.items()
     }
 
 
-def _lines(logs: Sequence[ConditionLog]) -> list[_Line]:
+def _places(logs: Sequence[ConditionLog], labels: Sequence[str]) -> list[_Place]:
     """Give every episode its seed group."""
-    earlier: Counter[tuple[str, str, str]] = Counter()
-    lines = []
-    for item in logs:
-        seen: set[tuple[str, str, int]] = set()
-        tasks = {(item.condition, e.suite, e.task) for e in item.log.episodes}
+    groups: dict[tuple[str, str, str], list[object]] = {}
+    seen: set[tuple[object, str, str, int]] = set()
+    places = []
+    for number, (item, label, run) in enumerate(zip(logs, labels, _sharded_runs(logs), strict=True)):
+        source: object = number if run is None else run
         for episode in item.log.episodes:
-            key = (episode.suite, episode.task, episode.episode)
+            key = (source, episode.suite, episode.task, episode.episode)
             if key in seen:
                 raise refuse(
                     item.log.path,
@@ -166,80 +241,76 @@ def _lines(logs: Sequence[ConditionLog]) -> list[_Line]:
                     "give the log of one evaluation",
                 )
             seen.add(key)
-            group = earlier[(item.condition, episode.suite, episode.task)]
-            lines.append(_Line(item, group, episode))
-        earlier.update(tasks)
-    return lines
+            earlier = groups.setdefault((item.condition, episode.suite, episode.task), [])
+            if source not in earlier:
+                earlier.append(source)
+            places.append(_Place(item, label, earlier.index(source), episode))
+    return places
+
+
+def _name(place: _Place) -> str:
+    """Return how messages name an episode of a log."""
+    return f"{place.file}, episode {place.episode.episode} of {place.episode.task!r}"
 
 
 def _plan(
     logs: Sequence[ConditionLog],
-    lines: Sequence[_Line],
+    places: Sequence[_Place],
     seed_groups: int | None,
     episodes_per_group: int | None,
 ) -> GateConfig:
     """Return the plan: what the user states, or what the logs hold and at least the support budget."""
     default = GateConfig()
-    held = max(line.seed_group for line in lines) + 1
+    held = max(p.seed_group for p in places) + 1
     config = replace(default, seed_groups=held if seed_groups is None else seed_groups)
     if episodes_per_group is None:
-        longest = max(max(line.episode.episode + 1 for line in lines), max(item.log.planned for item in logs))
+        longest = max(max(p.episode.episode + 1 for p in places), max(item.log.planned for item in logs))
         budget = default.seed_groups * default.episodes_per_group
         episodes_per_group = max(longest, math.ceil(budget / config.seed_groups))
     config = replace(config, episodes_per_group=episodes_per_group)
-    for line in lines:
-        if line.seed_group >= config.seed_groups or line.episode.episode >= episodes_per_group:
+    for place in places:
+        if place.seed_group >= config.seed_groups or place.episode.episode >= episodes_per_group:
             raise refuse(
-                line.source.log.path,
-                f"at most {config.seed_groups} logs of {line.source.condition!r} with {episodes_per_group} episodes a "
+                place.source.log.path,
+                f"at most {config.seed_groups} logs of {place.source.condition!r} with {episodes_per_group} episodes a "
                 "task",
-                f"log {line.seed_group + 1}, episode {line.episode.episode + 1} of {line.episode.task!r}",
+                f"log {place.seed_group + 1}, episode {place.episode.episode + 1} of {place.episode.task!r}",
                 "state the plan with --seed-groups and --episodes-per-group",
             )
     return config
 
 
-def _episode_line(line: _Line, model: str, run_ids: Mapping[str, str]) -> dict[str, object]:
-    """Return a line of `episodes.csv`; what no log holds is an empty cell."""
-    episode = line.episode
+def _episode_values(place: _Place, model: str, run_ids: Mapping[str, str]) -> dict[str, object]:
+    """Return a line of `episodes.csv`; what no log holds is None."""
+    episode, condition = place.episode, place.source.condition
     aborted = episode.reason == ABORTED
     return {
         "model": model,
         "suite": episode.suite,
         "task": episode.task,
-        "condition": line.source.condition,
-        "run_id": run_ids[line.source.condition],
-        "seed_group": line.seed_group,
+        "condition": condition,
+        "run_id": run_ids[condition],
+        "seed_group": place.seed_group,
         "episode": episode.episode,
-        "init_state": _text(episode.init_state),
-        "env_seed": "",
-        "success": "" if aborted else int(episode.reason == "success"),
+        "init_state": episode.init_state,
+        "success": None if aborted else int(episode.reason == "success"),
         "reason": episode.reason,
-        "steps": "" if aborted else _text(episode.steps),
-        "max_abs_action": "",
-        "intervention_steps": "",
-        "unsafe_attempts": "",
-        "refusals": "",
-        "log": line.source.log.path.name,
+        "steps": None if aborted else episode.steps,
+        "log": place.file,
         "log_detail": episode.detail,
+        **dict.fromkeys(_NEVER_LOGGED),
     }
 
 
-def _text(value: int | None) -> str:
-    return "" if value is None else str(value)
-
-
-def _row_line(model: str, suite: str, task: str, instruction: str) -> dict[str, object]:
+def _row_values(model: str, episode: LoggedEpisode) -> dict[str, object]:
+    """Return a line of `rows.csv`."""
     return {
         "model": model,
-        "suite": suite,
-        "task": task,
-        "instruction": instruction,
+        "suite": episode.suite,
+        "task": episode.task,
+        "instruction": episode.instruction,
         "shield_status": "none",
-        "shield_tau": "",
-        "risk_positive_episodes": "",
-        "risk_label_source": "",
         "shield_reason": "logs hold no shield",
         "contract_status": "unknown",
-        "contract_note": "",
+        **dict.fromkeys(("shield_tau", "risk_positive_episodes", "risk_label_source", "contract_note")),
     }

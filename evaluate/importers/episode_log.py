@@ -1,35 +1,44 @@
-"""What an importer hands over: `EpisodeLog`, the episodes of one log, and the ways of reading and refusing a file.
+"""What an importer hands over: `EpisodeLog`, the episodes of one log, and what all importers share in making it.
 
 A log that does not hold a value leaves it None. `refuse` builds the one sentence that every refusal consists of,
-`read_text`, `read_object`, `entry` and `objects` read a file of a known shape.
+`one_suite` decides between log and user, `stored_state` says which initial state LIBERO sets, `check_total` validates
+a number of the file against its episodes.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 from roep_gym.error import InvalidInputError
 
 __all__ = [
     "ABORTED",
+    "LIBERO_STEP_BUDGETS",
     "EpisodeLog",
     "LoggedEpisode",
+    "Shard",
     "aborted_note",
-    "entry",
-    "objects",
+    "check_total",
     "one_suite",
-    "read_object",
-    "read_text",
     "refuse",
+    "stored_state",
 ]
 
 ABORTED = "aborted"
-_T = TypeVar("_T")
-_KINDS = {bool: "true or false", int: "an integer", str: "text", list: "a list", dict: "an object"}
+
+LIBERO_STEP_BUDGETS: Mapping[str, int] = {
+    "libero_spatial": 220,
+    "libero_object": 280,
+    "libero_goal": 300,
+    "libero_10": 520,
+    "libero_90": 400,
+}
+"""Step budgets in the scripts of OpenVLA, OpenVLA-OFT, openpi and vla-eval, settling steps excluded."""
+
+_STORED_STATES = 50
 
 
 @dataclass(frozen=True)
@@ -57,6 +66,14 @@ class LoggedEpisode:
     detail: str = ""
 
 
+class Shard(NamedTuple):
+    """Which part of a run a file holds: the run as the file describes it, the part's number, and their total."""
+
+    run: str
+    number: int
+    total: int
+
+
 @dataclass(frozen=True)
 class EpisodeLog:
     """The episodes of one log.
@@ -65,8 +82,9 @@ class EpisodeLog:
         path: The file.
         episodes: Its episodes, in the order of the log.
         step_budgets: Step budget of each suite, where the tool fixes it.
-        planned: Episodes a task that the log says were planned; 0 where it does not say.
+        planned: Episodes per task that the log says were planned; 0 where it does not say.
         notes: Sentences on what the tool counts or does in another way than the protocol.
+        shard: Which part of a run the file holds; None where it holds the whole.
     """
 
     path: Path
@@ -74,6 +92,7 @@ class EpisodeLog:
     step_budgets: Mapping[str, int] = field(default_factory=dict)
     planned: int = 0
     notes: tuple[str, ...] = ()
+    shard: Shard | None = None
 
 
 def aborted_note(episodes: Sequence[LoggedEpisode], cause: str) -> tuple[str, ...]:
@@ -91,79 +110,31 @@ def aborted_note(episodes: Sequence[LoggedEpisode], cause: str) -> tuple[str, ..
 
 def refuse(path: Path, expected: str, got: str, remedy: str) -> InvalidInputError:
     """Return the error for a file of another shape."""
-    return InvalidInputError(f"{path.name}: Expected {expected}, got {got}; {remedy}.")
+    return InvalidInputError(f"{path}: Expected {expected}, got {got}; {remedy}.")
 
 
-def read_text(path: Path, tool: str) -> str:
-    """Read a text file.
-
-    Raises:
-        InvalidInputError: It cannot be read as UTF-8.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(
-            f"{path}: Expected a text log of {tool}, but reading it failed: {error}; check the path and --from."
-        ) from error
-
-
-def read_object(path: Path, tool: str) -> dict[str, Any]:
-    """Read a JSON file that holds one object.
-
-    Raises:
-        InvalidInputError: It cannot be read, is not JSON, or holds something else.
-    """
-    try:
-        content = json.loads(read_text(path, tool))
-    except json.JSONDecodeError as error:
-        raise InvalidInputError(
-            f"{path.name}: Expected a JSON file of {tool}, but reading it failed: {error}; check the path and --from."
-        ) from error
-    if not isinstance(content, dict):
-        raise refuse(path, f"one JSON object of {tool}", type(content).__name__, "check --from")
-    return content
-
-
-def entry(path: Path, holder: Mapping[str, Any], name: str, kind: type[_T], where: str) -> _T:
-    """Return an entry of a JSON object that must be there and of its kind.
+def check_total(
+    path: Path, name: str, stated: float, read: Sequence[float], *, tolerance: float = 0.0
+) -> None:
+    """Validate a total of the file against its episodes.
 
     Args:
         path: The file, for the message.
-        holder: The object.
-        name: Name of the entry.
-        kind: bool, int, str, list or dict.
-        where: Place of the object in the file, for the message.
+        name: What the file calls the total.
+        stated: Its value.
+        read: What the episodes give, in each way that the tool may have counted.
+        tolerance: How far rounding may have moved the stated value.
 
     Raises:
-        InvalidInputError: The entry is missing or of another kind.
+        InvalidInputError: The file contradicts itself.
     """
-    value = holder.get(name)
-    # A bool is an int to Python, and not to the one who wrote the file.
-    if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        got = repr(value) if name in holder else "none"
+    if not any(abs(stated - value) <= tolerance + 1e-9 for value in read):
         raise refuse(
             path,
-            f"{_KINDS[kind]} as {name!r} of {where}",
-            got if len(got) < 80 else f"{got[:77]}...",
-            "this is not the shape that the importer knows, see docs/importing.md; bring the outcomes as tables",
+            f"{' or '.join(f'{value:.6g}' for value in dict.fromkeys(read))} as {name}, which its episodes give",
+            f"{stated:.6g}",
+            "the file contradicts itself, restore it",
         )
-    return value
-
-
-def objects(path: Path, holder: Mapping[str, Any], name: str, where: str) -> list[dict[str, Any]]:
-    """Return an entry of a JSON object that must be a list of objects.
-
-    Raises:
-        InvalidInputError: The entry is missing or something else.
-    """
-    found = entry(path, holder, name, list, where)
-    wrong = [k for k, item in enumerate(found) if not isinstance(item, dict)]
-    if wrong:
-        raise refuse(
-            path, f"an object as {name}[{wrong[0]}] of {where}", repr(found[wrong[0]]), "restore the file"
-        )
-    return found
 
 
 def one_suite(path: Path, logged: str, stated: str) -> str:
@@ -179,3 +150,8 @@ def one_suite(path: Path, logged: str, stated: str) -> str:
     if not (logged or stated):
         raise refuse(path, "the name of the task suite", "none in the log", "name it with --suite")
     return logged or stated
+
+
+def stored_state(number: int) -> int | None:
+    """Return the stored initial state of a task's episode, of which LIBERO has 50; None beyond them."""
+    return number if 0 <= number < _STORED_STATES else None

@@ -1,9 +1,10 @@
 """Evaluation logs of Inspect Robots, which follow Inspect AI's.
 
 Looked at: Inspect Robots 0.60.0, log schema version 1, by running it. A log holds `version`, `eval` (`task`,
-`policy`, `max_steps`, ...) and `samples`, one a scene, with the parallel lists `epochs` (scores of each trial, empty
+`policy`, `max_steps`, ...) and `samples`, one per scene, with the parallel lists `epochs` (scores of each trial, empty
 for a trial that errored or was cancelled), `termination_reasons` and `operator_judgements`. Inspect AI's own logs
-hold model transcripts and no robot episodes; they are refused.
+hold model transcripts and no robot episodes; they are refused. Early logs, such as those of 0.7, lack
+`termination_reasons`: their successes are read, and a failure is refused, since nothing says how it ended.
 
 A row is the eval's task as the suite and a scene's instruction as the task; trials are counted over scenes and epochs
 in the order of the log. A trial succeeded if its operator (or grader) judged so, or, without a judgement, if it ended
@@ -16,26 +17,42 @@ Not in the log: proposed actions, scene seeds, initial states. Steps are there i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from roep_gym.evaluate.importers.episode_log import (
     ABORTED,
     EpisodeLog,
     LoggedEpisode,
     aborted_note,
-    entry,
-    objects,
-    read_object,
+    check_total,
     refuse,
 )
+from roep_gym.evaluate.importers.json_file import Field, read_json
 
 __all__ = ["read_inspect_log"]
 
 _SCHEMA = 1
 _AFFIRMATIVE = frozenset({"success", "pass", "yes", "y", "1", "true"})
 """Verdicts that Inspect Robots reads as success, upper and lower case alike."""
+
+
+class _Trial(NamedTuple):
+    """What a log says of one trial.
+
+    Attributes:
+        scores: Its scores by scorer.
+        ended: How it ended; None where the log does not say.
+        judged: The judgement; None without one.
+        where: Its place, for messages.
+        version: Version that wrote the log, where it lacks the ends of its trials; empty otherwise.
+    """
+
+    scores: Field
+    ended: str | None
+    judged: str | None
+    where: str
+    version: str
 
 
 def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:
@@ -46,10 +63,12 @@ def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:
         suite: Suite; empty takes the eval's task.
 
     Raises:
-        InvalidInputError: It has another shape, or a trial ended in a way that the protocol has no reason for.
+        InvalidInputError: It has another shape, contradicts itself, or a trial ended in a way that the protocol has no
+            reason for.
     """
-    content = read_object(path, "Inspect Robots")
-    run = entry(path, content, "eval", dict, "the file")
+    content = read_json(path, "Inspect Robots")
+    run = content["eval"]
+    run.object()
     if "inspect_robots_version" not in run:
         raise refuse(
             path,
@@ -57,82 +76,165 @@ def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:
             "none",
             "Inspect AI's own logs hold no robot episodes; check --from",
         )
-    if content.get("version") != _SCHEMA:
+    version = run["inspect_robots_version"].text()
+    if content["version"].shown() != str(_SCHEMA):
         raise refuse(
             path,
             f"log schema version {_SCHEMA}",
-            repr(content.get("version")),
-            "bring the outcomes as tables",
+            content["version"].shown(),
+            f"Inspect Robots {version} wrote it, bring the outcomes as tables",
         )
-    named = suite or entry(path, run, "task", str, "eval")
+    named = suite or run["task"].text()
+    budget = next((stated.integer(1) for stated in run.find("max_steps")), None)
     counted: Counter[str] = Counter()
     episodes: list[LoggedEpisode] = []
-    for scene in objects(path, content, "samples", "the file"):
-        episodes += _trials(path, scene, named, counted)
+    disputed: list[str] = []
+    scenes = content["samples"].list()
+    for scene in scenes:
+        episodes += _trials(scene, named, budget, version, counted, disputed)
     if not episodes:
         raise refuse(path, "trials", "none", "give the log of an evaluation that ran")
-    budget = run.get("max_steps")
+    for results in content.find("results"):
+        aborted = sum(e.reason == ABORTED for e in episodes)
+        for name, read in (
+            ("total_scenes", len(scenes)),
+            ("total_trials", len(episodes)),
+            ("errored_trials", aborted),
+        ):
+            for stated in results.find(name):
+                check_total(path, stated.place, stated.integer(), [read])
     return EpisodeLog(
         path,
         tuple(episodes),
-        step_budgets={named: budget} if isinstance(budget, int) else {},
-        notes=_notes(episodes, content),
+        step_budgets={} if budget is None else {named: budget},
+        notes=_notes(episodes, content, disputed),
     )
 
 
-def _trials(path: Path, scene: Mapping[str, Any], suite: str, counted: Counter[str]) -> list[LoggedEpisode]:
-    """Return the trials of one scene, and count them by task."""
-    name = entry(path, scene, "scene_id", str, "a sample")
-    where = f"the sample {name!r}"
-    instruction = scene.get("instruction") or ""
-    task = instruction or name
-    epochs = entry(path, scene, "epochs", list, where)
-    reasons = entry(path, scene, "termination_reasons", list, where)
-    judgements = entry(path, scene, "operator_judgements", list, where)
+def _trials(
+    scene: Field,
+    suite: str,
+    budget: int | None,
+    version: str,
+    counted: Counter[str],
+    disputed: list[str],
+) -> list[LoggedEpisode]:
+    """Return the trials of one scene, count them by task, and add judgements that overrule a score."""
+    name = scene["scene_id"].text()
+    instruction = next((text.text() for text in scene.find("instruction")), "")
+    error = next((text.text() for text in scene.find("error")), "not scored")
+    epochs = scene["epochs"].list()
+    early = "termination_reasons" not in scene
+    absent = [Field(scene.path, "", None)] * len(epochs)
+    reasons = absent if early else scene["termination_reasons"].list()
+    judgements = (
+        absent if early and "operator_judgements" not in scene else scene["operator_judgements"].list()
+    )
     if not len(epochs) == len(reasons) == len(judgements):
         raise refuse(
-            path,
-            f"one termination reason and judgement a trial of {where}",
+            scene.path,
+            f"one termination reason and judgement per trial of the sample {name!r}",
             f"{len(reasons)} and {len(judgements)} for {len(epochs)}",
             "logs before Inspect Robots 0.60 lack them; bring the outcomes as tables",
         )
+    task = instruction or name
     trials = []
     for epoch, (scores, ended, judged) in enumerate(zip(epochs, reasons, judgements, strict=True)):
-        length = (scores or {}).get("episode_length")
+        scored = bool(scores.value is not None and scores.object())
+        trial = _Trial(
+            scores,
+            None if ended.value is None else ended.text(),
+            None if judged.value is None else judged.text().strip().lower(),
+            f"epoch {epoch} of the sample {name!r}",
+            version if early else "",
+        )
+        steps = _steps(trial, budget) if scored else None
+        reason = _reason(trial, disputed) if scored else ABORTED
         trials.append(
             LoggedEpisode(
                 suite=suite,
                 task=task,
                 episode=counted[task],
-                reason=_reason(path, scores, ended, judged, f"epoch {epoch} of {where}"),
+                reason=reason,
                 instruction=instruction,
-                steps=None if length is None else int(length),
-                detail=f"{name}, epoch {epoch}"
-                + ("" if scores else f": {scene.get('error') or 'not scored'}"),
+                steps=steps,
+                detail=f"{name}, epoch {epoch}" + ("" if scored else f": {error}"),
             )
         )
         counted[task] += 1
     return trials
 
 
-def _reason(path: Path, scores: Any, ended: str | None, judged: str | None, where: str) -> str:
-    """Return the protocol's reason of a trial."""
-    if not scores:
-        return ABORTED
-    if ended == "success" if judged is None else judged.strip().lower() in _AFFIRMATIVE:
+def _steps(trial: _Trial, budget: int | None) -> int | None:
+    """Return the steps of a trial, where its length was scored."""
+    for length in trial.scores.find("episode_length"):
+        try:
+            steps = length.integer(1, whole=True)
+        except ValueError as error:
+            raise refuse(
+                length.path,
+                f"a whole number of steps as {length.place} ({trial.where})",
+                length.shown(),
+                "restore the log",
+            ) from error
+        if budget is not None and steps > budget:
+            raise refuse(
+                length.path,
+                f"{length.place} within eval.max_steps {budget}",
+                str(steps),
+                "the log contradicts itself, restore it",
+            )
+        return steps
+    return None
+
+
+def _reason(trial: _Trial, disputed: list[str]) -> str:
+    """Return the protocol's reason of a scored trial."""
+    judged = None if trial.judged is None else trial.judged in _AFFIRMATIVE
+    scored = {
+        name: value
+        for name in trial.scores.object()
+        if "success" in name and (value := trial.scores[name].number()) in (0.0, 1.0)
+    }
+    if judged is not None:
+        success = judged
+    elif trial.version and trial.ended is None:
+        success = bool(scored) and min(scored.values()) == 1.0
+    else:
+        success = trial.ended == "success"
+    for name, value in scored.items():
+        if (value == 1.0) != success:
+            if judged is None:
+                raise refuse(
+                    trial.scores.path,
+                    f"{int(success)} as {trial.scores.place}.{name}, since {trial.where} ended with {trial.ended!r}",
+                    f"{value:g}",
+                    "the log contradicts itself; bring the outcomes as tables",
+                )
+            disputed.append(f"{name} {value:g} against the judgement {trial.judged!r} of {trial.where}")
+    if success:
         return "success"
-    if ended == "max_steps":
+    if trial.ended == "max_steps":
         return "timeout"
+    if trial.version:
+        raise refuse(
+            trial.scores.path,
+            f"how {trial.where} ended (termination_reasons)",
+            f"a log of Inspect Robots {trial.version}, which does not say",
+            "evaluate with version 0.60.0 or bring the outcomes as tables with a reason",
+        )
     raise refuse(
-        path,
-        f"success, a judged success or 'max_steps' as the end of {where}",
-        repr(ended),
+        trial.scores.path,
+        f"success, a judged success or 'max_steps' as the end of {trial.where}",
+        repr(trial.ended),
         "the protocol has no reason for it without knowing whether it was unsafe; bring the outcomes as tables",
     )
 
 
-def _notes(episodes: list[LoggedEpisode], content: dict[str, Any]) -> tuple[str, ...]:
+def _notes(episodes: list[LoggedEpisode], content: Field, disputed: list[str]) -> tuple[str, ...]:
     notes = list(aborted_note(episodes, "errored or were cancelled, and Inspect Robots scores none of them"))
-    if content.get("status") != "success":
-        notes.append(f"The log's own status is {content.get('status')!r}.")
+    if disputed:
+        notes.append(f"Judgements that overrule a score: {len(disputed)}, the first is {disputed[0]}.")
+    if content["status"].value != "success":
+        notes.append(f"The log's own status is {content['status'].shown()}.")
     return tuple(notes)

@@ -1,9 +1,10 @@
 """LeRobot's `eval_info.json`, written by `lerobot-eval`.
 
 Looked at: lerobot 0.4.4 and 0.6.1. The file holds `per_task` (`task_group`, `task_id` and `metrics` with the lists
-`sum_rewards`, `max_rewards`, `successes`, one entry an episode), `per_group` and `overall`. In its LIBERO environment
-an episode ends with success or at the step budget, so a failure is a timeout; of other environments this is not
-known, and they are refused. An exception ends `lerobot-eval` before the file is written.
+`sum_rewards`, `max_rewards`, `successes`, one entry per episode), `per_group` and `overall`; a single key around them
+is looked through. In its LIBERO environment an episode ends with success or at the step budget, so a failure is a
+timeout; of other environments this is not known, and they are refused. An exception ends `lerobot-eval` before the
+file is written.
 
 Not in the file: steps, actions, the task's name, the seed (`lerobot-eval` drops its own `per_episode` list), and the
 initial state, which depends on the batch size.
@@ -11,29 +12,22 @@ initial state, which depends on the batch size.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from roep_gym.evaluate.importers.episode_log import (
+    LIBERO_STEP_BUDGETS,
     EpisodeLog,
     LoggedEpisode,
-    entry,
-    objects,
+    check_total,
     one_suite,
-    read_object,
     refuse,
 )
+from roep_gym.evaluate.importers.json_file import Field, read_json
 
 __all__ = ["read_eval_info"]
 
-_STEP_BUDGETS = {
-    "libero_spatial": 280,
-    "libero_object": 280,
-    "libero_goal": 300,
-    "libero_10": 520,
-    "libero_90": 400,
-}
+_STEP_BUDGETS = {**LIBERO_STEP_BUDGETS, "libero_spatial": 280}
 
 
 def read_eval_info(path: Path, suite: str = "") -> EpisodeLog:
@@ -46,7 +40,7 @@ def read_eval_info(path: Path, suite: str = "") -> EpisodeLog:
     Raises:
         InvalidInputError: It has another shape, contradicts itself, or is not of LIBERO.
     """
-    content = read_object(path, "lerobot-eval")
+    content = _unwrapped(read_json(path, "lerobot-eval"))
     if "per_task" not in content and "per_episode" in content:
         raise refuse(
             path,
@@ -54,42 +48,63 @@ def read_eval_info(path: Path, suite: str = "") -> EpisodeLog:
             "'per_episode' of a single environment",
             "evaluate with lerobot >= 0.4.4, or bring the outcomes as tables",
         )
-    tasks = [
-        _task(path, task, suite, f"per_task[{k}]")
-        for k, task in enumerate(objects(path, content, "per_task", "the file"))
-    ]
+    tasks = [_task(task, suite) for task in content["per_task"].list()]
     episodes = tuple(episode for task in tasks for episode in task)
-    overall = entry(path, content, "overall", dict, "the file")
-    planned = entry(path, overall, "n_episodes", int, "overall")
+    overall = content["overall"]
+    planned = overall["n_episodes"].integer()
     if planned != len(episodes) or not episodes:
         raise refuse(
             path, f"the {planned} episodes of 'overall'", f"{len(episodes)} in 'per_task'", "restore the file"
         )
+    _check_score(overall, episodes)
+    for group in content["per_group"].object() if "per_group" in content else ():
+        _check_score(content["per_group"][group], [e for e in episodes if e.suite == group])
     budgets = {e.suite: _STEP_BUDGETS[e.suite] for e in episodes if e.suite in _STEP_BUDGETS}
     return EpisodeLog(path, episodes, step_budgets=budgets, planned=max(map(len, tasks)))
 
 
-def _task(path: Path, task: Mapping[str, Any], stated: str, where: str) -> list[LoggedEpisode]:
-    """Return the episodes of one entry of `per_task`."""
-    group = entry(path, task, "task_group", str, where)
-    if not group.startswith("libero_"):
+def _unwrapped(content: Field) -> Field:
+    """Return the object that holds the tasks: the file's own, or that of the only key whose value has them."""
+    if "per_task" in content or "per_episode" in content:
+        return content
+    holders = [name for name in content.object() if "per_task" in content[name]]
+    if len(holders) > 1:
         raise refuse(
-            path,
-            f"a LIBERO suite as 'task_group' of {where}",
-            repr(group),
+            content.path,
+            "one evaluation",
+            f"several: {', '.join(map(repr, holders))}",
+            "split the file by these keys",
+        )
+    return content[holders[0]] if holders else content
+
+
+def _task(task: Field, stated: str) -> list[LoggedEpisode]:
+    """Return the episodes of one entry of `per_task`."""
+    group = task["task_group"].text()
+    if not group.startswith("libero_"):
+        raise task["task_group"].wrong(
+            "a LIBERO suite",
             "the file does not say how an episode ended, and only LIBERO's rule is known; bring the outcomes as tables",
         )
-    number = entry(path, task, "task_id", int, where)
-    metrics = entry(path, task, "metrics", dict, where)
-    successes = entry(path, metrics, "successes", list, f"{where}.metrics")
-    if not all(isinstance(success, bool) for success in successes):
-        raise refuse(path, f"true or false in 'successes' of {where}", "something else", "restore the file")
+    number = task["task_id"].integer()
+    successes = task["metrics"]["successes"].list()
+    for other in task["metrics"].find("sum_rewards", "max_rewards"):
+        check_total(task.path, f"number of entries of {other.place}", len(other.list()), [len(successes)])
     return [
         LoggedEpisode(
-            suite=one_suite(path, group, stated),
+            suite=one_suite(task.path, group, stated),
             task=f"task {number}",
             episode=k,
-            reason="success" if success else "timeout",
+            reason="success" if success.flag() else "timeout",
         )
         for k, success in enumerate(successes)
     ]
+
+
+def _check_score(holder: Field, episodes: Sequence[LoggedEpisode]) -> None:
+    """Validate number and score of a group against its episodes."""
+    for stated in holder.find("n_episodes"):
+        check_total(stated.path, stated.place, stated.integer(), [len(episodes)])
+    for stated in holder.find("pc_success"):
+        percent = 100.0 * sum(e.reason == "success" for e in episodes) / max(len(episodes), 1)
+        check_total(stated.path, stated.place, stated.number(), [percent], tolerance=0.06)

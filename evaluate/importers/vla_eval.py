@@ -1,37 +1,39 @@
-"""Results of the vla-evaluation-harness: `NAME_aggregate.json` and the collector's result.
+"""Results of the vla-evaluation-harness: an aggregate, a collector's result, a shard, or a merged file.
 
-Looked at: vla-eval 0.8.0. Both files hold `benchmark`, `mode`, `harness_version`, `config` and `tasks`, a task `task`
-(the instruction) and `episodes` with `episode_id`, `metrics.success`, `steps` and, after an infrastructure error,
-`failure_reason`. The harness counts such an episode as a failure; here it is aborted (protocol section 3). Only the
-harness's LIBERO benchmark is read: it sets the stored initial state of the episode's index and ends with success or
-at the step budget.
+Looked at: vla-eval 0.8.0 and merged files of 0.0.4. All hold `benchmark`, `mode`, `harness_version`, `config` and
+`tasks`, a task `task` (the instruction) and `episodes` with `episode_id`, `steps` and `metrics.success` (0.0.4:
+`success`, and an id `TASK_epN`), and, after an infrastructure error, `failure_reason`. The harness may count such an
+episode as a failure; here it is aborted (protocol section 3). A file with `shard` holds part of a run. Only the
+harness's LIBERO benchmark is read: it sets the stored initial state of the episode's index and ends with success or at
+the step budget.
 
 Not in the file: proposed actions (the steps that the harness records beside it hold executed ones) and scene seeds:
-the simulator is seeded once a task, so the scene of an episode depends on the resets before it.
+the simulator is seeded once per task, so the scene of an episode depends on the resets before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from roep_gym.evaluate.importers.console_log import LIBERO_STEP_BUDGETS
 from roep_gym.evaluate.importers.episode_log import (
     ABORTED,
+    LIBERO_STEP_BUDGETS,
     EpisodeLog,
     LoggedEpisode,
+    Shard,
     aborted_note,
-    entry,
-    objects,
+    check_total,
     one_suite,
-    read_object,
     refuse,
+    stored_state,
 )
+from roep_gym.evaluate.importers.json_file import Field, read_json
 
 __all__ = ["read_vla_eval_result"]
 
-_VERSION = "0.8."
+_VERSION, _MERGED_VERSION = "0.8.", "0.0.4"
 _BENCHMARK = "vla_eval.benchmarks.libero.benchmark:LIBEROBenchmark"
 
 
@@ -43,72 +45,125 @@ def read_vla_eval_result(path: Path, suite: str = "") -> EpisodeLog:
         suite: Suite, where the file does not name it.
 
     Raises:
-        InvalidInputError: It has another shape, is of another benchmark, or an episode ended in an unknown way.
+        InvalidInputError: It has another shape, is of another benchmark, contradicts itself, or an episode ended in an
+            unknown way.
     """
-    content = read_object(path, "vla-eval")
-    version = entry(path, content, "harness_version", str, "the file")
-    config = entry(path, content, "config", dict, "the file")
-    benchmark = entry(path, config, "benchmark", str, "config")
-    if benchmark != _BENCHMARK:
+    content = read_json(path, "vla-eval")
+    version = content["harness_version"].text()
+    config = content["config"]
+    if config["benchmark"].text() != _BENCHMARK:
         raise refuse(
             path,
             f"the benchmark {_BENCHMARK!r}",
-            repr(benchmark),
+            repr(config["benchmark"].text()),
             "how episodes of other benchmarks end is not known; bring the outcomes as tables",
         )
-    params = entry(path, config, "params", dict, "config")
-    named = one_suite(path, entry(path, {"suite": "", **params}, "suite", str, "params"), suite)
-    budget = config.get("max_steps") or params.get("max_steps") or LIBERO_STEP_BUDGETS.get(named)
-    if not isinstance(budget, int):
-        raise refuse(path, "a step budget ('max_steps' of config)", "none", "add it to the file")
-    episodes = tuple(
-        _episode(path, entry(path, task, "task", str, f"tasks[{k}]"), row, config, named, budget)
-        for k, task in enumerate(objects(path, content, "tasks", "the file"))
-        for row in objects(path, task, "episodes", f"tasks[{k}]")
-    )
+    named = one_suite(path, next((f.text() for f in config["params"].find("suite")), ""), suite)
+    budget = _budget(config, named)
+    wraps = any(flag.flag() for flag in config.find("throughput_mode"))
+    episodes: list[LoggedEpisode] = []
+    for task in content["tasks"].list():
+        held = [_episode(task["task"].text(), row, named, budget, wraps) for row in task["episodes"].list()]
+        _check_totals(task, held, "num_episodes")
+        episodes += held
     if not episodes:
         raise refuse(path, "episodes", "none", "give the result of an evaluation that ran")
+    _check_totals(content, episodes, "num_episodes_total")
+    for merged in content.find("merge_info"):
+        _check_totals(merged, episodes, "total_episodes")
     return EpisodeLog(
         path,
-        episodes,
+        tuple(episodes),
         step_budgets={named: budget},
-        planned=entry(path, config, "episodes_per_task", int, "config"),
+        planned=config["episodes_per_task"].integer(1),
         notes=_notes(episodes, version, content),
+        shard=_shard(content),
     )
 
 
-def _episode(
-    path: Path, name: str, row: Mapping[str, Any], config: Mapping[str, Any], suite: str, budget: int
-) -> LoggedEpisode:
+def _budget(config: Field, suite: str) -> int:
+    """Return the step budget that the file states, or the benchmark's."""
+    for holder in (config, config["params"]):
+        for stated in holder.find("max_steps"):
+            return stated.integer(1)
+    if suite not in LIBERO_STEP_BUDGETS:
+        raise refuse(config.path, "a step budget ('max_steps' of config)", "none", "add it to the file")
+    return LIBERO_STEP_BUDGETS[suite]
+
+
+def _episode(task: str, row: Field, suite: str, budget: int, wraps: bool) -> LoggedEpisode:
     """Return one episode."""
-    number = entry(path, row, "episode_id", int, f"an episode of {name!r}")
-    where = f"episode {number} of {name!r}"
+    number = _number(task, row["episode_id"])
     # In throughput mode the harness wraps the index, and only the aggregate says to which value.
-    state = row.get("episode_idx", None if config.get("throughput_mode") else number)
-    failure = row.get("failure_reason")
-    if failure:
-        return LoggedEpisode(suite, name, number, ABORTED, name, init_state=state, detail=str(failure))
-    success = entry(path, entry(path, row, "metrics", dict, where), "success", bool, f"metrics of {where}")
-    steps = entry(path, row, "steps", int, where)
+    stated = next((f.integer() for f in row.find("episode_idx")), None if wraps else number)
+    state = None if stated is None else stored_state(stated)
+    for failure in row.find("failure_reason"):
+        return LoggedEpisode(suite, task, number, ABORTED, task, init_state=state, detail=failure.text())
+    success = (row if "metrics" not in row and "success" in row else row["metrics"])["success"].flag()
+    steps = row["steps"].integer(1)
+    if steps > budget:
+        raise refuse(
+            row.path,
+            f"{row.place}.steps within the step budget {budget}",
+            str(steps),
+            "the file contradicts itself, restore it",
+        )
     if not success and steps != budget:
         raise refuse(
-            path,
-            f"a failure of {where} at the step budget {budget}",
+            row.path,
+            f"a failure of {row.place} at the step budget {budget}",
             f"{steps} steps",
             "the file does not say what ended it; bring the outcomes as tables with a reason",
         )
     return LoggedEpisode(
-        suite, name, number, "success" if success else "timeout", name, steps=steps, init_state=state
+        suite, task, number, "success" if success else "timeout", task, steps=steps, init_state=state
     )
 
 
-def _notes(episodes: tuple[LoggedEpisode, ...], version: str, content: Mapping[str, Any]) -> tuple[str, ...]:
+def _number(task: str, identifier: Field) -> int:
+    """Return the index of an episode: the id itself, or what follows the task's name in it."""
+    tail = identifier.value.removeprefix(f"{task}_ep") if isinstance(identifier.value, str) else ""
+    if tail.isascii() and tail.isdigit() and len(tail) < 10 and tail != identifier.value:
+        return int(tail)
+    return identifier.integer()
+
+
+def _check_totals(holder: Field, episodes: Sequence[LoggedEpisode], count: str) -> None:
+    """Validate numbers and rates of a task or of the file; rates may count aborted episodes or leave them out."""
+    aborted = sum(e.reason == ABORTED for e in episodes)
+    successes = sum(e.reason == "success" for e in episodes)
+    for stated in holder.find(count):
+        check_total(stated.path, stated.place, stated.integer(), [len(episodes)])
+    for stated in holder.find("num_errors"):
+        check_total(stated.path, stated.place, stated.integer(), [aborted])
+    for stated in holder.find("mean_success", "success_rate", "overall_success_rate"):
+        rates = [successes / n if n else 0.0 for n in (len(episodes), len(episodes) - aborted)]
+        check_total(stated.path, stated.place, stated.number(), rates, tolerance=6e-5)
+
+
+def _shard(content: Field) -> Shard | None:
+    """Return which part of a run the file holds."""
+    for shard in content.find("shard"):
+        total = shard["total"].integer(1)
+        number = shard["id"].integer()
+        if number >= total:
+            raise refuse(content.path, f"shard.id below shard.total {total}", str(number), "restore the file")
+        run = {name: content.value.get(name) for name in ("benchmark", "mode", "config", "eval_id")}
+        return Shard(json.dumps([run, total], sort_keys=True), number, total)
+    return None
+
+
+def _notes(episodes: Sequence[LoggedEpisode], version: str, content: Field) -> tuple[str, ...]:
     """Return what the file counts in another way than the protocol, and what is peculiar to it."""
     notes = list(aborted_note(episodes, "have a failure_reason, and vla-eval counts them as failures"))
-    if content.get("partial"):
+    if content.value.get("partial"):
         notes.append("The file says that the evaluation was not completed.")
-    if content.get("mode") != "sync":
-        notes.append(f"It ran in the mode {content.get('mode')!r}, in which the environment does not wait.")
-    if not version.startswith(_VERSION):
+    for merged in content.find("merge_info"):
+        for missing in merged.find("shards_missing"):
+            if numbers := [item.integer() for item in missing.list()]:
+                notes.append(f"Shards that were not merged: {', '.join(map(str, numbers))}.")
+    if content.value.get("mode") != "sync":
+        notes.append(f"It ran in the mode {content['mode'].shown()}, in which the environment does not wait.")
+    if not version.startswith((_VERSION, _MERGED_VERSION)):
         notes.append(f"It was written by vla-eval {version}; this importer was checked against {_VERSION}0.")
     return tuple(notes)

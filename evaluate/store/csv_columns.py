@@ -1,6 +1,7 @@
-"""Reading a CSV file whose columns have a declared kind, with file and line in every refusal.
+"""Tables whose columns have a declared kind, with the place of the value in every refusal.
 
-`Column` declares a column, `read_csv` reads and checks a file, `Table` holds it together with its line numbers.
+`Column` declares a column, `read_csv` reads and checks a file, `check_lines` checks lines in memory alike, `Table`
+holds either together with its places, and `is_unnamed` recognises a column without a name.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,14 +20,18 @@ from numpy.typing import ArrayLike
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.schema import NOT_RUN
+from roep_gym.evaluate.store.given_files import appearance, encoding_of, spelled
 from roep_gym.typing import Array, BoolArray
 
-__all__ = ["Column", "Table", "read_csv"]
-
+__all__ = ["Column", "Line", "Table", "check_lines", "is_unnamed", "read_csv"]
 
 _CONTROL_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_TEXTS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 """Text may have tabs and line breaks."""
+_EXPONENT = re.compile(r"\s*[-+]?\d+(?:[.,]\d*)?E[-+]?\d+\s*", re.IGNORECASE)
+_SPREADSHEET_NUMBER = re.compile(r"\s*[-+]?\d(?:[.,]\d+)?E\+\d{2,}\s*")
+"""How a spreadsheet writes a long number; only this form makes a number of a name."""
+_UNNAMED = re.compile(r"column \d+|Unnamed: \d+(?:\.\d+|_level_\d+)?")
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Column:
         high: Largest number.
         optional: Whether an empty integer cell is allowed; it becomes `NOT_RUN`.
         wide: Whether integers may need more than the 53 bits that a float column keeps.
+        identity: Whether the value identifies an episode, so that a number with an exponent has lost what it is for.
     """
 
     kind: Literal["name", "text", "integer", "number"]
@@ -48,20 +54,28 @@ class Column:
     high: float = math.inf
     optional: bool = False
     wide: bool = False
+    identity: bool = False
+
+
+class Line(NamedTuple):
+    """A line in memory: where its values come from, for messages, and the values; None is an empty cell."""
+
+    place: str
+    values: Mapping[str, object]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A CSV file that was read.
+    """A table that was checked.
 
     Attributes:
-        path: The file.
+        name: The file as messages name it.
         frame: Its columns: names are categorical, integers int64, numbers float64, texts str. The index is the line
-            in the file.
+            in the file, or the place of a line in memory.
         extra: Columns that were not declared.
     """
 
-    path: Path
+    name: str
     frame: pd.DataFrame
     extra: tuple[str, ...]
 
@@ -82,17 +96,42 @@ class Table:
             raise InvalidInputError(f"{self.place(at)}: {message.format(**values)}.")
 
     def place(self, at: int) -> str:
-        """Return file and line of the entry `at`."""
-        return f"{self.path.name}, line {self.frame.index[at]}"
+        """Return where the entry `at` comes from."""
+        label = self.frame.index[at]
+        return label if isinstance(label, str) else f"{self.name}, line {label}"
 
 
-def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Column]) -> Table:
+def check_lines(
+    name: str, lines: Sequence[Line], columns: Mapping[str, Column], further: Mapping[str, Column]
+) -> Table:
+    """Check lines in memory as `read_csv` checks those of a file.
+
+    Args:
+        name: What messages call the whole.
+        lines: The lines; each has every column of the table.
+        columns: Columns that they must have.
+        further: Columns that they may have; others are text.
+
+    Raises:
+        InvalidInputError: A value is not of its column's kind; the message names the line's place.
+    """
+    held = [*columns, *(key for key in (lines[0].values if lines else ()) if key not in columns)]
+    frame = pd.DataFrame(
+        {key: [line.values[key] for line in lines] for key in held}, index=[line.place for line in lines]
+    )
+    return _checked(name, frame, {**columns, **further})
+
+
+def read_csv(
+    path: Path, columns: Mapping[str, Column], further: Mapping[str, Column], *, name: str = ""
+) -> Table:
     """Read a CSV file with declared columns.
 
     Args:
-        path: The file, UTF-8, with a header; empty lines are skipped.
+        path: The file, UTF-8 or with a byte-order mark, with a header; empty lines are skipped.
         columns: Columns that the file must have.
         further: Columns that it may have.
+        name: What messages call the file; empty takes its base name.
 
     Returns:
         The table; columns in neither mapping are kept as text.
@@ -101,76 +140,104 @@ def read_csv(path: Path, columns: Mapping[str, Column], further: Mapping[str, Co
         InvalidInputError: The file cannot be read, a column is missing or stands twice, a line has more or fewer cells
             than the header, or a value is not of its column's kind; the message names file and line.
     """
-    header = _header(path, columns)
-    declared = {name: column for name, column in {**columns, **further}.items() if name in header}
-    extra = tuple(name for name in header if name not in declared)
+    name = name or path.name
+    header = _header(path, name, columns)
+    declared = {key: column for key, column in {**columns, **further}.items() if key in header}
     as_text = {
-        name: "str" for name, column in declared.items() if column.kind in ("name", "text") or column.wide
+        key: "str" for key, column in declared.items() if column.kind in ("name", "text") or column.wide
     }
-    as_text |= dict.fromkeys(extra, "str")
-    missing = {name: [""] if name in as_text else ["", "nan", "NaN", "NAN"] for name in declared}
+    as_text |= {key: "str" for key in header if key not in declared}
+    missing = {key: [""] if key in as_text else ["", "nan", "NaN", "NAN"] for key in declared}
     try:
         frame = pd.read_csv(
             path,
+            header=0,
+            names=header,
             dtype=as_text,
             na_values=missing,
             keep_default_na=False,
             skip_blank_lines=False,
             low_memory=False,
-            encoding="utf-8-sig",
+            encoding=_encoding(path),
         )
-    except (pd.errors.ParserError, UnicodeDecodeError) as error:
+    except (pd.errors.ParserError, UnicodeError) as error:
         reason = str(error).strip().removeprefix("Error tokenizing data. C error: ")
         raise InvalidInputError(
-            f"{path.name}: Expected a CSV file in UTF-8, but reading it failed: {reason}."
+            f"{name}: Expected a CSV file in UTF-8, but reading it failed: {reason}."
         ) from error
     if not isinstance(frame.index, pd.RangeIndex):
-        raise InvalidInputError(
-            f"{path.name}, line 2: Expected {len(header)} fields as in the header, got more."
-        )
-    _refuse_short_lines(path, len(header))
+        raise InvalidInputError(f"{name}, line 2: Expected {len(header)} fields as in the header, got more.")
+    _refuse_lines(path, name, header, declared)
     frame.index = frame.index + 2  # The header is line 1.
     empty = frame[list(columns)].isna().all(axis=1)
-    raw = Table(path, frame[~empty] if empty.any() else frame, extra)
-    read: dict[str, Any] = {name: _read_column(raw, name, column) for name, column in declared.items()}
-    read |= {name: _read_names(raw, name, Column("text")) for name in extra}
-    return Table(path, pd.DataFrame(read, index=raw.frame.index), extra)
+    frame = frame[~empty] if empty.any() else frame
+    indexes = [key for key in header if is_unnamed(key) and _is_index(frame[key])]
+    return _checked(name, frame.drop(columns=indexes), declared)
 
 
-def _header(path: Path, columns: Mapping[str, Column]) -> list[str]:
-    """Return the column names of a file that has those it must have."""
+def _checked(name: str, frame: pd.DataFrame, declared: Mapping[str, Column]) -> Table:
+    """Check every column of a table; those that are not declared are text."""
+    extra = tuple(key for key in frame if key not in declared)
+    raw = Table(name, frame, extra)
+    read: dict[str, Any] = {
+        key: _read_column(raw, key, column) for key, column in declared.items() if key in frame
+    }
+    read |= {key: _read_names(raw, key, Column("text")) for key in extra}
+    return Table(name, pd.DataFrame(read, index=frame.index), extra)
+
+
+def _encoding(path: Path) -> str:
+    """Return the encoding for readers that keep a byte-order mark in plain UTF-8."""
+    encoding = encoding_of(path)
+    return "utf-8-sig" if encoding == "utf-8" else encoding
+
+
+def is_unnamed(key: str) -> bool:
+    """Tell whether a column has no name of its own: `column 17` by its position, or what pandas calls it."""
+    return _UNNAMED.fullmatch(key) is not None
+
+
+def _is_index(values: pd.Series) -> bool:
+    """Tell whether a column without a name is empty, or the line numbers of a data frame."""
+    texts = values.fillna("").str.strip()
+    return bool((texts == "").all() or texts.str.fullmatch(r"[0-9]+").all())
+
+
+def _header(path: Path, name: str, columns: Mapping[str, Column]) -> list[str]:
+    """Return the column names of a file that has those it must have; a column without one is named by its position."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
+        with path.open(encoding=_encoding(path), newline="") as stream:
             header = next(csv.reader(stream), [])
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise InvalidInputError(
-            f"{path.name}: Expected a CSV file in UTF-8, but reading it failed: {error}; save it as UTF-8 "
-            "(spreadsheets may write UTF-16 or Latin-1)."
+            f"{name}: Expected a CSV file in UTF-8, but reading it failed: {error}; save it as UTF-8 "
+            "(spreadsheets may write Latin-1)."
         ) from error
     except (OSError, csv.Error) as error:
         raise InvalidInputError(
             f"Expected a readable CSV file at {path}, but reading it failed: {error}."
         ) from error
-    absent = [name for name in columns if name not in header]
+    absent = [key for key in columns if key not in header]
     if absent:
         raise InvalidInputError(
-            f"{path.name}, line 1: Expected the columns {', '.join(columns)}; missing: {', '.join(absent)}"
-            f"{_hint(header)}."
+            f"{name}, line 1: Expected the columns {', '.join(columns)}; missing: {', '.join(absent)}"
+            f"{_hint(header, absent)}."
         )
-    for name in header:
-        if _CONTROL_IN_NAMES.search(name):
+    for key in header:
+        if _CONTROL_IN_NAMES.search(key):
             raise InvalidInputError(
-                f"{path.name}, line 1: Expected column names without control characters, got {name!r}."
+                f"{name}, line 1: Expected column names without control characters, got {key!r}."
             )
-    twice = sorted({name for name in header if header.count(name) > 1})
+    header = [key if appearance(key) else f"column {k}" for k, key in enumerate(header, start=1)]
+    twice = sorted({key for key in header if header.count(key) > 1})
     if twice:
         raise InvalidInputError(
-            f"{path.name}, line 1: Expected each column once; given twice: {', '.join(twice)}."
+            f"{name}, line 1: Expected each column once; given twice: {', '.join(twice)}."
         )
     return header
 
 
-def _hint(header: list[str]) -> str:
+def _hint(header: list[str], absent: list[str]) -> str:
     """Return what a header without the columns shows about how the file was saved."""
     first = header[0] if header else ""
     if "\0" in first:
@@ -178,18 +245,36 @@ def _hint(header: list[str]) -> str:
     for separator, name in ((";", "';'"), ("\t", "tabs")):
         if separator in first:
             return f"; the cells are separated by {name}, save the file with commas"
-    return ""
+    alike = [spelled(key, name) for name in absent for key in header if appearance(key) == name]
+    return f"; {', '.join(alike)} only look like them, correct the header" if alike else ""
 
 
-def _refuse_short_lines(path: Path, width: int) -> None:
-    """Refuse a line with fewer cells than the header, as a file has that was cut off; pandas fills such lines up."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
+def _refuse_lines(path: Path, name: str, header: list[str], declared: Mapping[str, Column]) -> None:
+    """Refuse what pandas would not show: a line with fewer cells than the header, and identities with an exponent.
+
+    A line is short in a file that was cut off, and pandas fills it up.
+    """
+    patterns = [
+        (k, key, _SPREADSHEET_NUMBER if declared[key].kind == "name" else _EXPONENT)
+        for k, key in enumerate(header)
+        if key in declared and declared[key].identity
+    ]
+    with path.open(encoding=_encoding(path), newline="") as stream:
         for line, cells in enumerate(csv.reader(stream), start=1):
-            if len(cells) < width and any(cells):
-                raise InvalidInputError(
-                    f"{path.name}, line {line}: Expected {width} fields as in the header, got {len(cells)}; "
-                    "complete the line, since the file may be cut off."
-                )
+            if len(cells) < len(header):
+                if any(cells):
+                    raise InvalidInputError(
+                        f"{name}, line {line}: Expected {len(header)} fields as in the header, got {len(cells)}; "
+                        "complete the line, since the file may be cut off."
+                    )
+                continue
+            for k, key, pattern in patterns:
+                if ("E" in cells[k] or "e" in cells[k]) and pattern.fullmatch(cells[k]):
+                    raise InvalidInputError(
+                        f"{name}, line {line}: Expected every digit of {key}, got {cells[k]!r}, whose exponent has "
+                        "lost digits; write the table again with whole numbers (in a spreadsheet, import the column "
+                        "as text)."
+                    )
 
 
 def _read_column(raw: Table, name: str, column: Column) -> Any:
@@ -237,6 +322,8 @@ def _read_numbers(raw: Table, name: str, expected: str = "a number") -> Array:
         return np.asarray(values, dtype=np.float64)
     # Some cell is not a number, which made the column text (or, for True and False, boolean).
     texts = values.astype(object).map(str, na_action="ignore")
+    # Python reads digits of every script, blanks of every width and underscores.
+    texts = texts.where(texts.str.fullmatch(r"[0-9a-zA-Z+. \t-]+").eq(True))
     numbers = np.asarray(pd.to_numeric(texts, errors="coerce"), dtype=np.float64)
     _refuse(raw, name, np.isnan(numbers) & values.notna().to_numpy(), expected)
     return numbers
@@ -249,7 +336,8 @@ def _read_integers(raw: Table, name: str, column: Column) -> Array:
     if values.dtype.kind == "i":
         return np.asarray(values, dtype=np.int64)
     if column.wide:
-        exact = pd.to_numeric(values.fillna(str(NOT_RUN)), errors="coerce")
+        texts = values.fillna(str(NOT_RUN)).map(str)
+        exact = pd.to_numeric(texts.where(texts.str.fullmatch(r"\s*[-+]?[0-9]+\s*")), errors="coerce")
         if exact.dtype == np.int64:
             return np.asarray(exact)
     numbers = np.where(values.isna(), NOT_RUN, _read_numbers(raw, name, "an integer"))

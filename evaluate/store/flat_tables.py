@@ -1,12 +1,14 @@
 """Flat tables: the interchange format of outcomes (`episodes.csv`, `rows.csv`, optional `manifest.csv`).
 
-`read_tables` makes a Dataset of the files, `write_tables` the files of a Dataset. What contradicts itself is refused
-with file and line (`roep_gym.evaluate.store.csv_columns`); columns that the format does not name are kept as text.
+`read_tables` makes a Dataset of the files, `tables_of_lines` of the same lines in memory, `write_tables` the files of a
+Dataset. What contradicts itself is refused with file and line (`roep_gym.evaluate.store.csv_columns`); columns that the
+format does not name are kept as text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,11 @@ from roep_gym.evaluate.schema import (
     UNSAFE_CHANNELS,
     empty_dataset,
 )
-from roep_gym.evaluate.store.csv_columns import Column, Table, read_csv
+from roep_gym.evaluate.store.csv_columns import Column, Line, Table, check_lines, read_csv
+from roep_gym.evaluate.store.given_files import appearance, file_labels, spelled
 from roep_gym.typing import Array
 
-__all__ = ["EPISODES", "MANIFEST", "ROWS", "read_tables", "write_tables"]
+__all__ = ["EPISODES", "MANIFEST", "ROWS", "read_tables", "tables_of_lines", "write_tables"]
 
 EPISODES, ROWS, MANIFEST = "episodes.csv", "rows.csv", "manifest.csv"
 
@@ -40,17 +43,18 @@ _NAMES = list(CONDITIONS)
 _ABORTED = "aborted"
 
 
-def _integer(dtype: str, *, low: int = 0, optional: bool = False) -> Column:
+def _integer(dtype: str, *, low: int = 0, optional: bool = False, identity: bool = False) -> Column:
     """Return the column of an integer variable, within what its type holds."""
-    return Column("integer", low=low, high=np.iinfo(dtype).max, optional=optional, wide=dtype == "int64")
+    high, wide = np.iinfo(dtype).max, dtype == "int64"
+    return Column("integer", low=low, high=high, optional=optional, wide=wide, identity=identity or wide)
 
 
 _IDENTITY = {
-    **{name: Column("name") for name in _ROW_KEY},
+    **{name: Column("name", identity=True) for name in _ROW_KEY},
     "condition": Column("name", known=tuple(CONDITIONS)),
-    "run_id": Column("name"),
-    **{name: _integer("int32") for name in ("seed_group", "episode")},
-    "init_state": _integer("int32", optional=True),
+    "run_id": Column("name", identity=True),
+    **{name: _integer("int32", identity=True) for name in ("seed_group", "episode")},
+    "init_state": _integer("int32", optional=True, identity=True),
     "env_seed": _integer("int64", optional=True),
 }
 _EPISODE_COLUMNS = {
@@ -73,7 +77,7 @@ _FURTHER_EPISODE_COLUMNS = {
 """Columns that a native run adds to `episodes.csv`; another tool may leave any of them out."""
 
 _ROW_COLUMNS = {
-    **{name: Column("name") for name in _ROW_KEY},
+    **{name: _IDENTITY[name] for name in _ROW_KEY},
     "shield_status": Column("name", known=("trained", "failed", "none")),
     "shield_tau": Column("number", low=0, high=1),
     "risk_positive_episodes": _integer("int32", optional=True),
@@ -115,27 +119,69 @@ def read_tables(
         InvalidInputError: A file cannot be read, lacks a column, or holds a line that contradicts itself, the
             other files or the plan; the message names file and line.
     """
-    config = config or GateConfig()
-    row_table = read_csv(rows, _ROW_COLUMNS, _FURTHER_ROW_COLUMNS)
+    names = file_labels([episodes, rows, *([manifest] if manifest else [])])
+    row_table = read_csv(rows, _ROW_COLUMNS, _FURTHER_ROW_COLUMNS, name=names[1])
+    table = read_csv(episodes, _EPISODE_COLUMNS, _FURTHER_EPISODE_COLUMNS, name=names[0])
+    plan = None
+    if manifest is not None:
+        plan = read_csv(manifest, _MANIFEST_COLUMNS, {"run_id": Column("text")}, name=names[2])
+    return _validated(table, row_table, plan, config or GateConfig())
+
+
+def tables_of_lines(
+    episodes: Sequence[Line], rows: Sequence[Line], source: str, *, config: GateConfig
+) -> xr.Dataset:
+    """Make a Dataset of the lines of `episodes.csv` and `rows.csv` in memory, as `read_tables` does of files.
+
+    Args:
+        episodes: Lines with the columns of `episodes.csv`.
+        rows: Lines with the columns of `rows.csv`.
+        source: What the lines come from, for messages.
+        config: Its `seed_groups` and `episodes_per_group` are the budget.
+
+    Raises:
+        InvalidInputError: A line contradicts itself, the others or the plan; the message names its place.
+    """
+    row_table = check_lines(source, rows, _ROW_COLUMNS, _FURTHER_ROW_COLUMNS)
+    table = check_lines(source, episodes, _EPISODE_COLUMNS, _FURTHER_EPISODE_COLUMNS)
+    return _validated(table, row_table, None, config)
+
+
+def _validated(table: Table, row_table: Table, plan: Table | None, config: GateConfig) -> xr.Dataset:
+    """Return the Dataset of tables whose columns were checked, after validating their lines against each other."""
     if row_table.frame.empty:
-        raise InvalidInputError(f"{rows.name}: Expected one line a row, but the file has none; add the rows.")
+        raise InvalidInputError(
+            f"{row_table.name}: Expected one line per row, but the file has none; add the rows."
+        )
     row_table.refuse(
-        row_table.frame.duplicated(_ROW_KEY), "the row {model}, {suite}, {task} stands twice; keep one line"
+        row_table.frame.duplicated(_ROW_KEY), "the row {model}, {suite}, {task} appears twice; keep one line"
     )
-    table = read_csv(episodes, _EPISODE_COLUMNS, _FURTHER_EPISODE_COLUMNS)
+    _refuse_look_alikes(row_table)
     _locate(table, row_table)
     _refuse_contradictions(table)
     run_ids = _run_ids(table, len(row_table.frame))
-    if manifest is None:
+    if plan is None:
         planned = _budget(table, row_table, config)
     else:
-        plan = read_csv(manifest, _MANIFEST_COLUMNS, {"run_id": Column("text")})
         planned = _manifest_keys(table, row_table, plan)
         if "run_id" in plan.frame:
             planned_ids = _run_ids(plan, len(row_table.frame))
-            _refuse_other_runs(table, planned_ids, manifest.name)
+            _refuse_other_runs(table, planned_ids, plan.name)
             run_ids = planned_ids
     return _assemble(table, row_table, planned.sort_values(_SLOT, ignore_index=True), run_ids)
+
+
+def _refuse_look_alikes(row_table: Table) -> None:
+    """Refuse two rows whose names differ only invisibly, by a blank or a Unicode form."""
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for at, row in enumerate(row_table.frame[_ROW_KEY].astype(object).itertuples(index=False, name=None)):
+        other = seen.setdefault(tuple(map(appearance, row)), row)
+        if other != row:
+            names = [(spelled(a, b), spelled(b, a)) for a, b in zip(row, other, strict=True)]
+            raise InvalidInputError(
+                f"{row_table.place(at)}: Expected rows that differ visibly, got {', '.join(a for a, _ in names)} "
+                f"beside {', '.join(b for _, b in names)}; correct one of the two."
+            )
 
 
 def _locate(table: Table, row_table: Table) -> None:
@@ -148,15 +194,32 @@ def _locate(table: Table, row_table: Table) -> None:
     frame["row_index"] = known.get_indexer(
         pd.MultiIndex.from_frame(frame[_ROW_KEY].iloc[first].astype(object))
     )[group]
-    table.refuse(
-        frame["row_index"] < 0,
-        f"the row {{model}}, {{suite}}, {{task}} has no line in {row_table.path.name}; add its line",
-    )
+    absent = frame["row_index"].to_numpy() < 0
+    if absent.any():
+        at = int(absent.argmax())
+        row = tuple(frame[_ROW_KEY].iloc[at])
+        raise InvalidInputError(
+            f"{table.place(at)}: the row {_absent_row(row, list(known), row_table.name)}."
+        )
     frame["condition_index"] = _codes(frame["condition"], _NAMES)
     table.refuse(
         frame.duplicated(_SLOT),
-        "seed group {seed_group}, episode {episode} of {condition!r} stands twice; keep one outcome (the optional "
+        "seed group {seed_group}, episode {episode} of {condition!r} appears twice; keep one outcome (the optional "
         "column aborts counts attempts that were aborted before it)",
+    )
+
+
+def _absent_row(row: tuple[str, ...], known: list[tuple[str, ...]], file: str) -> str:
+    """Return what is wrong with a row that the rows do not name, with the closest one."""
+    joined = {"\0".join(map(appearance, names)): names for names in known}
+    close = difflib.get_close_matches("\0".join(map(appearance, row)), joined, n=1, cutoff=0.85)
+    if not close:
+        return f"{', '.join(row)} has no line in {file}; add its line"
+    other = joined[close[0]]
+    pairs = [(spelled(a, b), spelled(b, a)) for a, b in zip(row, other, strict=True)]
+    return (
+        f"{', '.join(a for a, _ in pairs)} has no line in {file}, where the closest is "
+        f"{', '.join(b for _, b in pairs)}; correct the name or add its line"
     )
 
 
@@ -237,7 +300,7 @@ def _manifest_keys(table: Table, row_table: Table, plan: Table) -> pd.DataFrame:
     table.refuse(
         ~np.asarray(pd.MultiIndex.from_frame(table.frame[_KEY]).isin(wanted)),
         f"seed group {{seed_group}}, episode {{episode}} (init_state {{init_state}}, env_seed {{env_seed}}) of "
-        f"{{condition!r}} is not planned in {plan.path.name}",
+        f"{{condition!r}} is not planned in {plan.name}",
     )
     return planned
 

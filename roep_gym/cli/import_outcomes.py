@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 import xarray as xr
@@ -13,16 +13,14 @@ import xarray as xr
 from roep_gym.cli.terminal import say
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.importers.combination import ConditionLog, combine
+from roep_gym.evaluate.importers.combination import IMPORTERS, ConditionLog, combine, notes
 from roep_gym.evaluate.importers.gaps import find_gaps
-from roep_gym.evaluate.importers.sources import IMPORTERS, notes
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
+from roep_gym.evaluate.store.csv_columns import is_unnamed
 from roep_gym.evaluate.store.flat_tables import read_tables, write_tables
 from roep_gym.evaluate.store.storage import DATASET, save_dataset
 
 __all__ = ["ImportArguments", "run"]
-
-Source = Literal["tables", "lerobot", "vla-eval", "openvla-oft", "openpi", "inspect"]
 
 
 @dataclass(frozen=True)
@@ -38,8 +36,10 @@ class ImportArguments:
     condition being its seed groups."""
     out: Path
     """Folder of the run; it must not hold one yet."""
-    source: Annotated[Source, tyro.conf.arg(name="from")] = "tables"
-    """Tool that wrote the files."""
+    source: Annotated[
+        str, tyro.conf.arg(name="from", metavar="{tables,openpi,openvla-oft,lerobot,vla-eval,inspect,...}")
+    ] = "tables"
+    """Tool that wrote the files, `tables` or a log format; `module:function` names a reader of your own."""
     model: str = ""
     """Name of the model, for logs."""
     suite: str = ""
@@ -81,7 +81,7 @@ def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
     if len(arguments.files) not in (2, 3):
         raise InvalidInputError(
             f"Expected episodes.csv, rows.csv and optionally manifest.csv, got {len(arguments.files)} files; for logs "
-            f"name their tool with --from {'|'.join(IMPORTERS)}."
+            f"name their tool with --from {'|'.join(IMPORTERS.names())}."
         )
     stated = [name for name in ("model", "suite") if getattr(arguments, name)]
     if stated:
@@ -98,17 +98,23 @@ def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
         ),
     )
     episodes, rows, *manifest = map(Path, arguments.files)
-    return read_tables(episodes, rows, *manifest, config=config), []
+    data = read_tables(episodes, rows, *manifest, config=config)
+    extra = [str(data[name].attrs["column"]) for name in data.variables if "column" in data[name].attrs]
+    return data, [
+        f"The {name} has no name in the file; it is kept under its position."
+        for name in extra
+        if is_unnamed(name)
+    ]
 
 
 def _from_logs(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
     """Read logs of a tool, and say what a reader of the outcomes must know."""
     if not arguments.files:
         raise InvalidInputError(f"Expected logs of {arguments.source}, got none; name them.")
-    logs = []
+    read, logs = IMPORTERS.find(arguments.source), []
     for file in arguments.files:
         condition, path = _condition_and_path(file, arguments.condition)
-        logs.append(ConditionLog(condition, IMPORTERS[arguments.source](path, arguments.suite)))
+        logs.append(ConditionLog(condition, read(path, arguments.suite)))
     data = combine(
         logs,
         tool=arguments.source,

@@ -1,0 +1,85 @@
+"""Files that people give: how their text is encoded, how messages name them, and names that look alike.
+
+`encoding_of` and `read_text` read text with any byte-order mark, `file_labels` names files that share a base name,
+`appearance` and `spelled` compare and show names that differ only invisibly.
+"""
+
+from __future__ import annotations
+
+import codecs
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from roep_gym.error import InvalidInputError
+
+__all__ = ["appearance", "encoding_of", "file_labels", "read_text", "spelled"]
+
+_MARKS = (
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+    (codecs.BOM_UTF8, "utf-8-sig"),
+)
+_MAX_BYTES = 256 * 2**20
+
+
+def encoding_of(path: Path) -> str:
+    """Return the encoding that a file's byte-order mark names, UTF-8 without one.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as stream:
+        head = stream.read(4)
+    return next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")
+
+
+def read_text(path: Path, what: str, remedy: str) -> str:
+    """Read a text file of at most 256 MiB in UTF-8, or in the encoding of its byte-order mark.
+
+    Args:
+        path: The file.
+        what: What was expected, for the message ("a text log of openpi").
+        remedy: What to do otherwise.
+
+    Raises:
+        InvalidInputError: It cannot be read, is larger, or is not such text.
+    """
+    try:
+        encoding = encoding_of(path)
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
+        text = content.decode(encoding) if len(content) <= _MAX_BYTES else ""
+    except (OSError, UnicodeError) as error:
+        raise InvalidInputError(
+            f"{path}: Expected {what}, but reading it failed: {error}; {remedy}."
+        ) from error
+    if len(content) > _MAX_BYTES:
+        raise InvalidInputError(
+            f"{path}: Expected {what} of at most {_MAX_BYTES >> 20} MiB, got a larger file; split it."
+        )
+    if 3 * text.count("\0") > len(text):
+        raise InvalidInputError(
+            f"{path}: Expected {what} in UTF-8, got what looks like UTF-16 without a byte-order mark; save it as UTF-8."
+        )
+    return text
+
+
+def file_labels(paths: Sequence[Path]) -> list[str]:
+    """Return how messages name the files: by base name, or by path where several share one."""
+    named = Counter(path.name for path in set(paths))
+    return [path.name if named[path.name] == 1 else str(path) for path in paths]
+
+
+def appearance(name: str) -> str:
+    """Return what a reader sees of a name: one Unicode form, without invisible characters and outer blanks."""
+    seen = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
+    return " ".join(seen.split())
+
+
+def spelled(name: str, other: str) -> str:
+    """Return a name in quotes, with code points where it looks like the other one."""
+    return ascii(name) if name != other and appearance(name) == appearance(other) else repr(name)
