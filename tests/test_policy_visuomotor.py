@@ -20,7 +20,7 @@ from roep_gym.policies.visuomotor import network
 from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
 from roep_gym.training.visuomotor.build import build
 from roep_gym.training.visuomotor.collect import CollectionConfig, Scenes
-from roep_gym.training.visuomotor.train import TrainingConfig, train
+from roep_gym.training.visuomotor.train import FitConfig, train
 
 INSTRUCTION = "put the bowl on the plate"
 
@@ -65,14 +65,14 @@ def square_scenes(count: int) -> Scenes:
 
 
 def test_training_finds_a_square() -> None:
-    outcome = train({INSTRUCTION: square_scenes(320)}, TrainingConfig(epochs=12, batch_size=32))
+    outcome = train({INSTRUCTION: square_scenes(320)}, FitConfig(epochs=12, batch_size=32))
     scenes = square_scenes(320)
     spread = 100.0 * float(np.linalg.norm(scenes.places[:, :2] - scenes.places[:, :2].mean(0), axis=1).mean())
     assert 100.0 * float(np.median(outcome.errors[INSTRUCTION])) < spread / 4
 
 
 def test_training_is_repeatable_and_leaves_torch_alone() -> None:
-    config = TrainingConfig(epochs=1, batch_size=16)
+    config = FitConfig(epochs=1, batch_size=16)
     state = torch.get_rng_state()
     first = train({INSTRUCTION: square_scenes(40)}, config).network
     second = train({INSTRUCTION: square_scenes(40)}, config).network
@@ -190,12 +190,12 @@ def test_episodes_without_proprio_are_refused() -> None:
 
 def test_erasing_is_a_share() -> None:
     with pytest.raises(InvalidInputError, match="erasing"):
-        TrainingConfig(erasing=1.5)
+        FitConfig(erasing=1.5)
 
 
 def test_without_erasing_another_network_is_trained() -> None:
     scenes = {INSTRUCTION: square_scenes(40)}
-    config = TrainingConfig(epochs=1, batch_size=16)
+    config = FitConfig(epochs=1, batch_size=16)
     erased = train(scenes, config).network
     whole = train(scenes, replace(config, erasing=0.0)).network
     assert not all(torch.equal(a, b) for a, b in zip(erased.parameters(), whole.parameters(), strict=True))
@@ -208,7 +208,7 @@ def test_suites_that_cannot_be_trained_are_refused(tmp_path: Path, suites: tuple
             tmp_path,
             suites=suites,
             collecting=CollectionConfig(),
-            training=TrainingConfig(),
+            training=FitConfig(),
             workers=1,
             report=print,
         )

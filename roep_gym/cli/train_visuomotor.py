@@ -11,7 +11,7 @@ import tyro
 from roep_gym.cli.terminal import say
 from roep_gym.training.visuomotor.build import SUITES, build
 from roep_gym.training.visuomotor.collect import CollectionConfig
-from roep_gym.training.visuomotor.train import TrainingConfig
+from roep_gym.training.visuomotor.train import FitConfig
 
 __all__ = ["TrainVisuomotorArguments", "run"]
 
@@ -29,7 +29,7 @@ class TrainVisuomotorArguments:
     """Suites; one network each."""
     collecting: CollectionConfig = field(default_factory=CollectionConfig)
     """How scenes are collected."""
-    training: TrainingConfig = field(default_factory=TrainingConfig)
+    training: FitConfig = field(default_factory=FitConfig)
     """How the networks are trained."""
     workers: int = 2
     """Processes."""

@@ -25,7 +25,7 @@ from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.policies.expert_skills import SKILLS
 from roep_gym.training.visuomotor import collect as collection
 from roep_gym.training.visuomotor.collect import CollectionConfig, Scenes
-from roep_gym.training.visuomotor.train import Outcome, TrainingConfig
+from roep_gym.training.visuomotor.train import FitConfig, Outcome
 
 __all__ = ["SUITES", "build"]
 
@@ -38,7 +38,7 @@ def build(
     *,
     suites: Sequence[str] = SUITES,
     collecting: CollectionConfig,
-    training: TrainingConfig,
+    training: FitConfig,
     workers: int,
     report: Callable[[str], None],
 ) -> Mapping[str, Path]:
@@ -128,7 +128,7 @@ def _train(
     suite: str,
     files: Mapping[str, Path],
     collecting: CollectionConfig,
-    training: TrainingConfig,
+    training: FitConfig,
 ) -> tuple[Path, str]:
     from roep_gym.policies.visuomotor import network
     from roep_gym.training.visuomotor.train import train

@@ -17,11 +17,11 @@ from roep_gym.policies.visuomotor.network import Localizer, cell_centres, read_w
 from roep_gym.training.visuomotor.collect import Scenes
 from roep_gym.typing import FloatArray
 
-__all__ = ["Outcome", "TrainingConfig", "localisation_errors", "train"]
+__all__ = ["FitConfig", "Outcome", "localisation_errors", "train"]
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class FitConfig:
     """How the localiser is trained.
 
     Attributes:
@@ -74,7 +74,7 @@ class _Frames(NamedTuple):
     instruction: Tensor
 
 
-def train(scenes: Mapping[str, Scenes], config: TrainingConfig) -> Outcome:
+def train(scenes: Mapping[str, Scenes], config: FitConfig) -> Outcome:
     """Train a localiser.
 
     Args:
@@ -134,7 +134,7 @@ def _split(scenes: Mapping[str, Scenes], instructions: list[str], held_out: floa
     return seen, kept
 
 
-def _fit(network: Localizer, frames: _Frames, words: Tensor, config: TrainingConfig) -> None:
+def _fit(network: Localizer, frames: _Frames, words: Tensor, config: FitConfig) -> None:
     network.mean.copy_(frames.places.mean(0))
     network.scale.copy_(frames.places.std(0))
     network.train()
@@ -163,7 +163,7 @@ def _fit(network: Localizer, frames: _Frames, words: Tensor, config: TrainingCon
         schedule.step()
 
 
-def _batches(frames: _Frames, config: TrainingConfig) -> Iterator[_Frames]:
+def _batches(frames: _Frames, config: FitConfig) -> Iterator[_Frames]:
     count = len(frames.images) // config.batch_size
     for _ in range(config.epochs):
         order = torch.randperm(len(frames.images))
