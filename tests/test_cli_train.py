@@ -135,6 +135,31 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path, capsys:
     assert f"Expected to write to {tmp_path / 'file'}, got " in capsys.readouterr().err
 
 
+class FolderGone(gym.Wrapper[Any, Any, Any, Any]):
+    """Moves the folder of the training away at the tenth step."""
+
+    folder = Path()
+    steps = 0
+
+    def step(self, action: Any) -> Any:
+        FolderGone.steps += 1
+        if FolderGone.steps == 10:
+            self.folder.rename(self.folder.with_name("elsewhere"))
+        return super().step(action)
+
+
+@pytest.mark.parametrize("eval_every", [0, 32])
+def test_a_folder_that_goes_away_under_a_training_is_an_error(
+    tmp_path: Path, capsys: Any, eval_every: int
+) -> None:
+    FolderGone.folder, FolderGone.steps = tmp_path / "run", 0
+    environment = {**SHORT["environment"], "wrapper": "test_cli_train:FolderGone"}
+    file = written(tmp_path, environment=environment, eval_every=eval_every)
+    assert main(["train", file, "--out", str(tmp_path / "run")]) == 2
+    assert "to stay where it is while the training goes on" in capsys.readouterr().err
+    assert (tmp_path / "run" / "model.zip").exists()
+
+
 def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
     from stable_baselines3 import PPO
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -539,7 +540,6 @@ def test_what_cannot_run_is_refused_before_the_folder_is_made(
 
 
 def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_path: Path) -> None:
-    import shutil
 
     shutil.copytree(whole_run, tmp_path / "run")
     (RunDirectory(tmp_path / "run").shields / "0.json").write_text("{")
@@ -555,7 +555,6 @@ def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_p
 def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
     whole_run: Path, tmp_path: Path
 ) -> None:
-    import shutil
 
     from roep_gym.evaluate.store.storage import read_run
 
@@ -568,7 +567,6 @@ def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
 
 
 def copy_of(run: Path, tmp_path: Path) -> RunDirectory:
-    import shutil
 
     shutil.copytree(run, tmp_path / "copy")
     return RunDirectory(tmp_path / "copy")
@@ -670,3 +668,39 @@ def test_quick_and_conditions_exclude_each_other() -> None:
         InvalidInputError, match="Expected --quick, which is the condition baseline, or --condition"
     ):
         command.run(["--policy", "random", "--task", "tabletop/reach", "--quick", "--condition", "strong"])
+
+
+class Disturbed(SilentObserver):
+    """Does something to the folder of the run when its third episode is recorded."""
+
+    def __init__(self, run: RunDirectory, act: Callable[[RunDirectory], object]) -> None:
+        self._run, self._act, self._recorded = run, act, 0
+
+    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
+        self._recorded += 1
+        if self._recorded == 3:
+            self._act(self._run)
+
+
+@pytest.mark.parametrize(
+    ("act", "still_there"),
+    [
+        (lambda run: shutil.rmtree(run.root), False),
+        (lambda run: run.root.rename(run.root.with_name("elsewhere")), False),
+        (lambda run: (run.root.rename(run.root.with_name("elsewhere")), run.root.mkdir()), True),
+        (lambda run: run.journal.unlink(), True),
+    ],
+    ids=["deleted", "moved", "replaced", "without journal"],
+)
+def test_a_folder_that_goes_away_under_a_run_is_an_error(
+    tmp_path: Path, act: Callable[[RunDirectory], object], still_there: bool
+) -> None:
+    run, plan = RunDirectory(tmp_path / "run"), make_plan(conditions=["quick"])
+    with pytest.raises(RoepError, match="to stay where it is while its run goes on") as stopped:
+        evaluate(plan, run.root, InProcessExecutor, Disturbed(run, act))
+    assert "The Dataset could not be written either" in stopped.value.__notes__[0]
+    assert run.root.exists() == still_there
+    assert not run.dataset.exists()
+    if (tmp_path / "elsewhere").exists():
+        with closing(Journal(tmp_path / "elsewhere" / "journal.sqlite", plan.digest)) as journal:
+            assert len(journal.recorded()) == 3

@@ -147,18 +147,22 @@ def evaluate(
             )
         started = time.time()
         with closing(Journal(run.journal, plan.digest)) as journal:
+            run.hold(run.journal)
             try:
                 session = _Session(run, plan, journal, observer or SilentObserver())
                 with closing(make_executor(plan)) as executor:
                     session.work(executor)
             except BaseException as error:
                 try:
+                    run.check_in_place()
                     write_run(run, plan, journal)  # what is recorded can be judged
                 except RoepError as second:
                     error.add_note(f"The Dataset could not be written either. {second}")
                 raise
+            run.check_in_place()
             write_run(run, plan, journal)
             _log(run, started)
+            run.check_in_place()
             return session.summary()
 
 
@@ -243,6 +247,7 @@ class _Session:
 
     def _take(self, results: Sequence[WorkResult]) -> None:
         """Record what arrived together, before any of it counts."""
+        self._run.check_in_place()
         finished = [(result.item.planned, result.record) for result in results if result.record is not None]
         for planned, record in finished:
             write_frames(self._run, planned, record.frames)

@@ -56,6 +56,7 @@ class RunDirectory:
         self.frames = root / "frames"
         self.shields = root / "shields"
         self.log = root / "run_log.json"
+        self._held: dict[Path, int] = {}
 
     @contextmanager
     def open(self, plan: ResolvedPlan) -> Iterator[None]:
@@ -74,6 +75,7 @@ class RunDirectory:
             ) from error
         with lock:
             self._lock(lock)
+            self.hold(Path(lock.name))
             for folder in (self.root, self.steps, self.frames, self.shields):
                 sweep(folder)
             self.check_plan(plan)
@@ -83,6 +85,27 @@ class RunDirectory:
                 self.plan, plan.plan.to_json().encode()
             )  # reasons of acceptance may have been added
             yield
+
+    def hold(self, path: Path) -> None:
+        """Remember a file that has to stay where it is while the run goes on."""
+        self._held[path] = path.stat().st_ino
+
+    def check_in_place(self) -> None:
+        """Find out whether the files that are held are still in the folder.
+
+        Raises:
+            RoepError: The folder or a file was moved, deleted or replaced; what is written now would not be found.
+        """
+        for path, inode in self._held.items():
+            try:
+                present = path.stat().st_ino == inode
+            except OSError:
+                present = False
+            if not present:
+                raise RoepError(
+                    f"Expected {path} to stay where it is while its run goes on, but it was moved, deleted or "
+                    "replaced; move it back, or start the same command again."
+                )
 
     def stored_plan(self) -> EvaluationPlan:
         """Return the plan that the folder holds.

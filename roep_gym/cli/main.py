@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import roep_gym
 from roep_gym.cli.terminal import say
-from roep_gym.error import RoepError, unknown_name
+from roep_gym.error import RoepError, bounded, unknown_name
 
 __all__ = ["COMMANDS", "Command", "main"]
 
@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = _dispatch(arguments)
         sys.stdout.flush()
     except RoepError as error:
-        say(f"roep-gym: {error}", file=sys.stderr)
+        say(f"roep-gym: {bounded(str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
         say("roep-gym: interrupted", file=sys.stderr)

@@ -18,7 +18,8 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList, Check
 from stable_baselines3.common.preprocessing import is_image_space
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
-from roep_gym.error import InvalidInputError, PolicyOutputError
+from roep_gym.atomic_file import replacing
+from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.evaluation_plan import write_evaluation_plan
@@ -69,6 +70,7 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
         InvalidInputError: The folder has a model or cannot be written, or algorithm, hyperparameters or environment
             do not fit.
         PolicyOutputError: The policy diverged; it is not saved.
+        RoepError: The folder was moved or deleted meanwhile, or cannot be written.
     """
     if (out / "model.zip").exists():
         raise InvalidInputError(f"Expected a folder without a model, got {out}; choose another with --out.")
@@ -95,18 +97,27 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
     eval_env = _eval_environment(config, env) if config.eval_every else None
     callback = CallbackList(_callbacks(config, out, eval_env))
     try:
+        return _learn(model, callback, config, out)
+    except OSError as error:
+        raise RoepError(
+            f"Expected to write to {out}, got {error}; make room or choose another folder."
+        ) from error
+    finally:
+        env.close()
+        if eval_env is not None:
+            eval_env.close()
+
+
+def _learn(model: BaseAlgorithm, callback: BaseCallback, config: TrainingConfig, out: Path) -> TrainedModel:
+    try:
         model.learn(
             config.total_timesteps, callback, log_interval=config.log_interval, tb_log_name=config.name
         )
     except BaseException:
         if model.num_timesteps:
-            callback.on_training_end()
             _save(model, config, out)
+            callback.on_training_end()
         raise
-    finally:
-        env.close()
-        if eval_env is not None:
-            eval_env.close()
     return _save(model, config, out)
 
 
@@ -128,11 +139,20 @@ def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedMod
             f"Expected finite weights after {model.num_timesteps} steps, got a policy that diverged, which is not "
             "saved; go back to a checkpoint or to best_model.zip, or train with a lower learning_rate."
         )
-    model.save(out / "model.zip")
+    in_place = (out / "monitor").is_dir()
+    with replacing(out / "model.zip") as file:
+        model.save(file)
     normalization = model.get_vec_normalize_env()
     if normalization is not None:
-        normalization.save(str(out / "normalization.pkl"))
-    return TrainedModel(out / "model.zip", _write_plan(config, out))
+        with replacing(out / "normalization.pkl") as file:
+            normalization.save(str(file))
+    trained = TrainedModel(out / "model.zip", _write_plan(config, out))
+    if not in_place:
+        raise RoepError(
+            f"Expected {out} to stay where it is while the training goes on, but it was moved or deleted: the model "
+            f"is in {trained.model}, without the logs and checkpoints until then."
+        )
+    return trained
 
 
 def _environments(config: TrainingConfig, out: Path) -> VecEnv:
