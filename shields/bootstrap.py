@@ -20,25 +20,30 @@ from roep_gym.shields.calibration import calibrate
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.features import assemble, feature_names, field_indices
 from roep_gym.shields.labels import (
+    LABEL_SOURCES,
     RISK,
     SAFE,
     TERMINATION_REASONS,
     UNLABELLED,
     BootstrapEpisode,
     LabelSource,
-    choose_source,
     classify,
     label_steps,
 )
 from roep_gym.shields.model import RiskModel
 from roep_gym.shields.shield import Shield
-from roep_gym.shields.split import PARTS, Part, assign_part
+from roep_gym.shields.split import PARTS, Part, SceneSupport, needs, split_scenes
 from roep_gym.shields.training import Samples, TrainedNetwork, train_risk_model
 from roep_gym.typing import IntArray
 
 __all__ = ["NO_RISK_SUPPORT", "TrainingOutcome", "train_shield"]
 
 NO_RISK_SUPPORT = "no risk-positive support"
+_PART_NAMES: Mapping[Part, str] = {
+    "train": "training",
+    "validation": "validation",
+    "calibration": "calibration",
+}
 
 
 @dataclass(frozen=True)
@@ -49,10 +54,11 @@ class TrainingOutcome:
         status: "trained" or "failed".
         reason: Why it failed; empty when trained.
         shield: The shield; None when failed.
-        metadata: JSON-native record of data, labels, split and training: `label_source` (empty without risk
-            support), `risk_positive_episodes`, `episode_counts` by reason, `counts` by part, `data_fingerprint`,
-            `feature_names` and the settings of the training; when it ran, also `epochs`, `best_epoch`,
-            `monitored_part` and `monitored_loss`; when it succeeded, `tau`. A trained shield carries the same.
+        metadata: JSON-native record of data, labels, split and training: `label_source` (empty without a risk
+            episode), `risk_positive_episodes` (of the training part), `episode_counts` by reason, `counts` by part and
+            class, `data_fingerprint`, `feature_names` and the settings of the training; when it ran, also `epochs`,
+            `best_epoch`, `validation_loss` and `constant_loss`; when it succeeded, `tau`. A trained shield carries the
+            same.
     """
 
     status: Literal["trained", "failed"]
@@ -100,44 +106,66 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
         "alpha": config.alpha,
         "tail_horizon": config.tail_horizon,
         "prefix_support": config.prefix_support,
+        "min_risk_episodes": config.min_risk_episodes,
+        "min_safe_episodes": config.min_safe_episodes,
         "seed": config.seed,
     }
     if not ordered:
         return TrainingOutcome("failed", "no bootstrap episodes", None, metadata)
     fields, action_size = config.fields or ordered[0].fields, ordered[0].actions.shape[1]
     columns = field_indices(fields, ordered[0].fields)
-    members: dict[Part, list[BootstrapEpisode]] = {part: [] for part in PARTS}
-    for episode in ordered:
-        members[assign_part(episode.identifier, config)].append(episode)
-    source = choose_source(members["train"], config)
-    parts = {part: _collect(members[part], source, columns, action_size, config) for part in PARTS}
-    counts = {part: data.counts for part, data in parts.items()}
-    risk_positive = sum(count["risk_episodes"] for count in counts.values())
-    metadata |= {
-        "label_source": source if risk_positive else "",
-        "risk_positive_episodes": risk_positive,
-        "counts": counts,
-        "feature_names": list(feature_names(fields, action_size)),
-    }
-    failure = _missing_support(counts, config)
-    if failure:
+    parts: dict[Part, _PartData] = {}
+    failure = ""
+    for source in LABEL_SOURCES:
+        members = _split(ordered, source, config)
+        parts = {part: _collect(members[part], source, columns, action_size, config) for part in PARTS}
+        counts = {part: data.counts for part, data in parts.items()}
+        metadata |= {
+            "label_source": source if any(count["risk_episodes"] for count in counts.values()) else "",
+            "risk_positive_episodes": counts["train"]["risk_episodes"],
+            "counts": counts,
+            "feature_names": list(feature_names(fields, action_size)),
+        }
+        failure = _missing_support(counts, config)
+        if not failure:
+            break
+    else:
         return TrainingOutcome("failed", failure, None, metadata)
 
     network = train_risk_model(parts["train"].samples, parts["validation"].samples, config)
     metadata |= {
         "epochs": network.epochs,
         "best_epoch": network.best_epoch,
-        "monitored_part": network.monitored,
+        "constant_loss": network.constant_loss,
     }
     if not _finite(network):
         return TrainingOutcome(
             "failed", "training diverged: the loss or a weight is not finite", None, metadata
         )
+    metadata |= {"validation_loss": network.loss}
+    if network.loss >= network.constant_loss:
+        reason = (
+            f"the risk model learned nothing: its validation loss {network.loss:.4g} does not beat "
+            f"{network.constant_loss:.4g}, that of a constant risk"
+        )
+        return TrainingOutcome("failed", reason, None, metadata)
     model = RiskModel(network.zscore, network.layers)
     held_out = parts["calibration"]
     tau = calibrate(model, held_out.samples.features[held_out.calibrating], config.alpha)
-    metadata |= {"monitored_loss": network.loss, "tau": tau}
+    metadata |= {"tau": tau}
     return TrainingOutcome("trained", "", Shield(model, tau, fields, action_size, config, metadata), metadata)
+
+
+def _split(
+    ordered: Sequence[BootstrapEpisode], source: LabelSource, config: ShieldConfig
+) -> dict[Part, list[BootstrapEpisode]]:
+    """Return the episodes of each part, in their order."""
+    support = {episode.scene: Counter[str]() for episode in ordered}
+    for episode in ordered:
+        support[episode.scene][classify(episode, source)] += 1
+    scenes = [SceneSupport(scene, kinds["risk"], kinds["safe"]) for scene, kinds in support.items()]
+    part_of = split_scenes(scenes, config)
+    return {part: [e for e in ordered if part_of[e.scene] == part] for part in PARTS}
 
 
 def _canonical(episodes: Sequence[BootstrapEpisode]) -> list[BootstrapEpisode]:
@@ -187,24 +215,17 @@ def _collect(
 
 def _missing_support(counts: Mapping[Part, Mapping[str, int]], config: ShieldConfig) -> str:
     """Return why the labelled data cannot give a shield; empty when they can."""
-    train, calibration = counts["train"], counts["calibration"]
     total = sum(count["risk_episodes"] for count in counts.values())
     if total == 0:
         return NO_RISK_SUPPORT
-    if train["risk_episodes"] < config.min_risk_episodes:
-        return (
-            f"{NO_RISK_SUPPORT} in the training part: {train['risk_episodes']} of {total} risk episodes fell into it, "
-            f"at least {config.min_risk_episodes} needed"
-        )
-    if train["safe_steps"] + train["weak_safe_steps"] == 0:
-        return (
-            f"no safe support in the training part: none of its {train['episodes']} episodes has a safe step"
-        )
-    if calibration["safe_steps"] == 0:
-        return (
-            "no safe calibration support: none of the "
-            f"{calibration['episodes']} episodes of the calibration part is a success without an unsafe attempt"
-        )
+    for part, kind, least in needs(config):
+        found = counts[part][f"{kind}_episodes"]
+        if found < least:
+            every = sum(count[f"{kind}_episodes"] for count in counts.values())
+            return (
+                f"too few {kind} episodes for the {_PART_NAMES[part]} part: {found} of {every}, at least {least} "
+                "needed; the episodes of one scene belong to one part"
+            )
     return ""
 
 

@@ -83,10 +83,11 @@ class ShieldConfig:
         tail_horizon: Steps at the end of a risk episode that are risk, >= 1.
         prefix_support: How much of a risk episode's remainder is weak safe support in training: "all", "none", or
             the first n steps.
-        min_risk_episodes: Risk episodes that the training part must hold, >= 1.
-        train_fraction: Share of the episodes in the training part.
-        validation_fraction: Share in the validation part; the three shares sum to 1.
-        calibration_fraction: Share in the calibration part.
+        min_risk_episodes: Risk episodes that the training part and the validation part must each have, >= 1.
+        min_safe_episodes: Safe episodes that each of the three parts must have, >= 1.
+        train_fraction: Share of the scenes in the training part, > 0.
+        validation_fraction: Share in the validation part, > 0; the three shares sum to 1.
+        calibration_fraction: Share in the calibration part, > 0.
         hidden_sizes: Widths of the hidden layers.
         learning_rate: Adam's learning rate.
         batch_size: Steps in a batch.
@@ -101,6 +102,7 @@ class ShieldConfig:
     tail_horizon: int = 5
     prefix_support: Literal["all", "none"] | int = "all"
     min_risk_episodes: int = 1
+    min_safe_episodes: int = 1
     train_fraction: float = 0.8
     validation_fraction: float = 0.1
     calibration_fraction: float = 0.1
@@ -121,6 +123,7 @@ class ShieldConfig:
         least = {
             "tail_horizon": 1,
             "min_risk_episodes": 1,
+            "min_safe_episodes": 1,
             "batch_size": 1,
             "max_epochs": 1,
             "patience": 1,
@@ -132,6 +135,7 @@ class ShieldConfig:
             _expect(getattr(self, name) >= lowest, name, f">= {lowest}", getattr(self, name))
         for name in ("train_fraction", "validation_fraction", "calibration_fraction"):
             _expect_range(name, getattr(self, name), 0.0, 1.0)
+            _expect(getattr(self, name) > 0, name, "> 0, since every part is used", getattr(self, name))
         total = self.train_fraction + self.validation_fraction + self.calibration_fraction
         _expect(abs(total - 1.0) <= 1e-9, "train_fraction", "such that the three fractions sum to 1", total)
         _expect(min(self.hidden_sizes, default=1) >= 1, "hidden_sizes", "widths >= 1", self.hidden_sizes)

@@ -1,14 +1,13 @@
 """Bootstrap episodes and their step labels (protocol section 6, labels).
 
-`BootstrapEpisode` is what training reads, `choose_source` decides between unsafe attempts and the timeout-tail
-fallback, `classify` tells safe from risk episodes and `label_steps` labels each step.
+`BootstrapEpisode` is what training reads, `LABEL_SOURCES` are unsafe attempts and the timeout-tail fallback,
+`classify` tells safe from risk episodes and `label_steps` labels each step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray
 
 __all__ = [
+    "LABEL_SOURCES",
     "RISK",
     "SAFE",
     "TERMINATION_REASONS",
@@ -26,7 +26,6 @@ __all__ = [
     "BootstrapEpisode",
     "EpisodeClass",
     "LabelSource",
-    "choose_source",
     "classify",
     "label_steps",
 ]
@@ -34,6 +33,8 @@ __all__ = [
 SAFE, RISK, UNLABELLED = 0, 1, -1
 TERMINATION_REASONS = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
 LabelSource = Literal["unsafe_attempt", "timeout_tail"]
+LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
+"""Sources of risk labels; a later one is used where an earlier one does not give every part its minimum support."""
 EpisodeClass = Literal["safe", "risk", "unused"]
 
 
@@ -42,12 +43,13 @@ class BootstrapEpisode:
     """One unshielded episode of the bootstrap conditions.
 
     Attributes:
-        identifier: Names the episode, stable over runs of the plan; decides its part of the split.
+        identifier: Names the episode, stable over runs of the plan.
         reason: Termination reason (protocol section 3); an aborted episode is not an outcome and is refused.
         fields: Names of the columns of `low`.
         low: Low-dimensional observation that each step acted on, shape (steps, fields).
         actions: Proposed actions, shape (steps, action size).
         unsafe: Whether a step was an unsafe attempt in any active channel, shape (steps,).
+        scene: Names the scene; the episodes of one scene belong to one part of the split. Empty: the identifier.
 
     Raises:
         InvalidInputError: Shapes disagree, the reason is unknown, or a value is not finite (only an episode that
@@ -60,6 +62,7 @@ class BootstrapEpisode:
     low: Array
     actions: Array
     unsafe: Array
+    scene: str = ""
 
     def __post_init__(self) -> None:
         if not isinstance(self.identifier, str) or not self.identifier:
@@ -79,6 +82,8 @@ class BootstrapEpisode:
                 f"Expected {where} with low (steps, {len(fields)}), actions (steps, action size) and unsafe (steps,), "
                 f"got {low.shape}, {actions.shape} and {unsafe.shape}."
             )
+        if not self.scene:
+            object.__setattr__(self, "scene", self.identifier)
         for name, value in (("fields", fields), ("low", low), ("actions", actions), ("unsafe", unsafe)):
             object.__setattr__(self, name, value)
         if self.reason != "invalid_execution" and not self.finite.all():
@@ -89,7 +94,10 @@ class BootstrapEpisode:
 
     @classmethod
     def from_record(cls, record: EpisodeRecord) -> BootstrapEpisode:
-        """Return the episode of a record, identified by run id, seed group and episode."""
+        """Return the episode of a record, identified by run id, seed group and episode.
+
+        Its scene is scene seed and initial state, which a clean and a perturbed episode share.
+        """
         episode = record.attributes.episode
         return cls(
             identifier="/".join(map(str, episode.key)),
@@ -98,6 +106,7 @@ class BootstrapEpisode:
             low=record.steps["proprio"],
             actions=record.steps["proposed_action"],
             unsafe=(record.steps["unsafe"] == 1).any(axis=1),
+            scene=f"{episode.scene_seed}/{episode.init_state}",
         )
 
     @property
@@ -109,12 +118,6 @@ class BootstrapEpisode:
     def attempted_unsafe(self) -> bool:
         """Whether the episode has at least one unsafe attempt, or ended by one."""
         return self.reason == "unsafe_attempt" or bool(self.unsafe.any())
-
-
-def choose_source(training: Sequence[BootstrapEpisode], config: ShieldConfig) -> LabelSource:
-    """Return the label source: unsafe attempts, or timeout tails where the training part has too few of them."""
-    attempts = sum(episode.attempted_unsafe for episode in training)
-    return "unsafe_attempt" if attempts >= config.min_risk_episodes else "timeout_tail"
 
 
 def classify(episode: BootstrapEpisode, source: LabelSource) -> EpisodeClass:

@@ -1,8 +1,8 @@
 """Training of the risk model (protocol section 6, model; Eq. 12).
 
-`class_weights` are those of the weighted BCE, `train_risk_model` runs Adam with early stopping. Equal samples and
-settings give equal bits: the randomness is keyed and never torch's own, one thread computes, and the caller's
-thread count is restored.
+`class_weights` are those of the weighted BCE, `constant_loss` is what a model must beat, `train_risk_model` runs Adam
+with early stopping. Equal samples and settings give equal bits: the randomness is keyed and never torch's own, one
+thread computes, and the caller's thread count is restored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from roep_gym.typing import Array
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Samples", "TrainedNetwork", "class_weights", "train_risk_model"]
+__all__ = ["Samples", "TrainedNetwork", "class_weights", "constant_loss", "train_risk_model"]
 
 
 class Samples(NamedTuple):
@@ -39,11 +39,11 @@ class TrainedNetwork(NamedTuple):
 
     Attributes:
         zscore: Statistics of the training part.
-        layers: Weights of the best epoch, or of the last one without validation steps.
+        layers: Weights of the best epoch.
         epochs: Epochs that ran.
         best_epoch: Epoch whose weights were kept, from 1; 0 when no loss was finite.
-        loss: Class-weighted loss of that epoch on the monitored part; infinite when no loss was finite.
-        monitored: "validation", or "none" where the validation part holds no labelled step.
+        loss: Class-weighted loss of that epoch on the validation part; infinite when no loss was finite.
+        constant_loss: That loss of `constant_loss`, a risk that is the same at every step.
     """
 
     zscore: ZScore
@@ -51,7 +51,7 @@ class TrainedNetwork(NamedTuple):
     epochs: int
     best_epoch: int
     loss: float
-    monitored: str
+    constant_loss: float
 
 
 def class_weights(labels: Array) -> tuple[float, float]:
@@ -64,12 +64,11 @@ def train_risk_model(train: Samples, validation: Samples, config: ShieldConfig) 
     """Train the MLP by Adam on the class-weighted BCE.
 
     The weights of the lowest validation loss are kept, and training stops after `patience` epochs without a lower
-    one. Where the validation part holds no labelled step there is nothing to stop on: all epochs run, the last
-    weights are kept, and `monitored` says so.
+    one.
 
     Args:
         train: Training steps, both classes present, in canonical order.
-        validation: Validation steps; may be empty. Weighted as the training steps are.
+        validation: Validation steps, both classes present. Weighted as the training steps are.
         config: Sizes, learning rate, batch size, epochs, patience and seed.
     """
     import torch
@@ -82,30 +81,32 @@ def train_risk_model(train: Samples, validation: Samples, config: ShieldConfig) 
     ]
     optimizer = torch.optim.Adam(parameters, lr=config.learning_rate)
     train_batch, validation_batch = (_tensors(part, zscore, weights) for part in (train, validation))
-    monitored = "validation" if len(validation.labels) else "none"
     best_epoch, best_loss, best, epoch = 0, math.inf, _to_layers(parameters), 0
     with _single_thread(), torch.enable_grad():
         for epoch in range(1, config.max_epochs + 1):
             order = seeding.generator("shield", "batches", config.seed, epoch).permutation(len(train.labels))
-            total = 0.0
             for start in range(0, len(order), config.batch_size):
                 rows = torch.from_numpy(order[start : start + config.batch_size])
                 optimizer.zero_grad()
                 loss = _weighted_loss(parameters, *(tensor[rows] for tensor in train_batch))
                 loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
-                total += loss.item() * len(rows)
-            if monitored == "none":
-                if math.isfinite(total):
-                    best_epoch, best_loss, best = epoch, total / len(order), _to_layers(parameters)
-                continue
             with torch.no_grad():
                 current = _weighted_loss(parameters, *validation_batch).item()
             if current < best_loss:
                 best_epoch, best_loss, best = epoch, current, _to_layers(parameters)
             elif epoch - best_epoch >= config.patience:
                 break
-    return TrainedNetwork(zscore, best, epoch, best_epoch, best_loss, monitored)
+    constant = constant_loss(validation.labels, weights)
+    return TrainedNetwork(zscore, best, epoch, best_epoch, best_loss, constant)
+
+
+def constant_loss(labels: Array, weights: tuple[float, float]) -> float:
+    """Return the weighted loss of a risk of 0.5 at every step.
+
+    It is the best constant on the training part, whose classes the weights (safe, risk) balance.
+    """
+    return math.log(2.0) * float(np.where(labels == 1, weights[1], weights[0]).mean())
 
 
 def _initial_layers(input_size: int, config: ShieldConfig) -> list[Layer]:

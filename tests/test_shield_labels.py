@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from shield_data import FIELDS, make_episode, make_episodes
+from shield_data import FIELDS, make_episode
 
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.schema import REASONS
@@ -20,11 +20,10 @@ from roep_gym.shields.labels import (
     SAFE,
     TERMINATION_REASONS,
     UNLABELLED,
-    choose_source,
     classify,
     label_steps,
 )
-from roep_gym.shields.split import PARTS, assign_part
+from roep_gym.shields.split import PARTS, SceneSupport, needs, split_scenes
 
 
 def test_defaults_are_the_papers() -> None:
@@ -56,6 +55,10 @@ def test_config_round_trips_through_json() -> None:
         ({"alpha": 0.0}, "shield.alpha to be between 0 and 1, both excluded, got 0.0"),
         ({"alpha": float("nan")}, "shield.alpha to be a finite number, got nan"),
         ({"train_fraction": 0.9}, "the three fractions sum to 1, got 1.1"),
+        (
+            {"train_fraction": 0.9, "validation_fraction": 0.0},
+            "shield.validation_fraction to be > 0, since every part is used, got 0.0",
+        ),
         ({"hidden_sizes": [8, 0]}, "shield.hidden_sizes"),
         ({"learning_rate": 0.0}, "shield.learning_rate to be > 0"),
         ({"fields": ["a", "a"]}, "shield.fields to be null or a list of distinct field names"),
@@ -124,9 +127,6 @@ def test_prefix_support(support: str | int, prefix: list[int]) -> None:
 def test_unsafe_attempts_come_before_the_timeout_fallback() -> None:
     config = ShieldConfig()
     timeout, unsafe = make_episode("t", "timeout"), make_episode("u", "timeout", unsafe=(10,))
-    assert choose_source([timeout, unsafe], config) == "unsafe_attempt"
-    assert choose_source([timeout], config) == "timeout_tail"
-    assert choose_source([timeout, unsafe], ShieldConfig(min_risk_episodes=2)) == "timeout_tail"
     assert classify(timeout, "unsafe_attempt") == "unused"
     assert set(label_steps(timeout, "unsafe_attempt", config).tolist()) == {UNLABELLED}
     # Also under the fallback an unsafe attempt is never safe support.
@@ -169,33 +169,54 @@ def test_bad_episodes_are_refused(change: dict[str, object], message: str) -> No
         dataclasses.replace(make_episode("s", "success"), **change)  # type: ignore[arg-type]
 
 
-def test_split_is_a_function_of_the_identifier_with_about_the_right_shares() -> None:
-    config = ShieldConfig()
-    names = [f"bootstrap_clean/{i}" for i in range(5000)]
-    parts = {name: assign_part(name, config) for name in names}
-    shares = [sum(part == wanted for part in parts.values()) / len(names) for wanted in PARTS]
-    np.testing.assert_allclose(shares, [0.8, 0.1, 0.1], atol=0.02)
-    assert {name: assign_part(name, config) for name in reversed(names)} == parts
+def scenes(risk: int, safe: int, twins: int = 0) -> list[SceneSupport]:
+    """Return scenes with one risk episode, with two safe ones, and with one of each."""
+    return [
+        *(SceneSupport(f"risk/{i}", 1, 0) for i in range(risk)),
+        *(SceneSupport(f"safe/{i}", 0, 2) for i in range(safe)),
+        *(SceneSupport(f"twin/{i}", 1, 1) for i in range(twins)),
+    ]
+
+
+def support(given: list[SceneSupport], config: ShieldConfig) -> dict[tuple[str, str], int]:
+    part_of = split_scenes(given, config)
+    assert set(part_of) == {scene.scene for scene in given}
+    return {
+        (part, kind): sum(getattr(s, kind) for s in given if part_of[s.scene] == part)
+        for part in PARTS
+        for kind in ("risk", "safe")
+    }
+
+
+def test_split_has_the_shares_of_each_class_whatever_the_order() -> None:
+    given, config = scenes(200, 300, 100), ShieldConfig()
+    found = support(given, config)
+    assert [found[part, "risk"] for part in PARTS] == [240, 30, 30]
+    assert [found[part, "safe"] for part in PARTS] == [560, 70, 70]
+    assert split_scenes(given[::-1], config) == split_scenes(given, config)
 
 
 def test_split_does_not_change_between_versions() -> None:
-    # Written down once: a change would move episodes of stored runs into other parts.
-    assert [assign_part(f"episode-{i}", ShieldConfig()) for i in range(12)] == [
-        "train", "train", "calibration", "train", "train", "train",
-        "calibration", "train", "train", "train", "train", "calibration",
-    ]  # fmt: skip
+    # Written down once: a change would give stored bootstraps other shields.
+    part_of = split_scenes(scenes(3, 9), ShieldConfig())
+    held_out = {name: part for name, part in part_of.items() if part != "train"}
+    assert held_out == {"risk/2": "validation", "safe/1": "validation", "safe/5": "calibration"}
 
 
-def test_split_with_a_share_of_zero_or_one() -> None:
-    only_train = ShieldConfig(train_fraction=1.0, validation_fraction=0.0, calibration_fraction=0.0)
-    no_calibration = ShieldConfig(train_fraction=0.5, validation_fraction=0.5, calibration_fraction=0.0)
-    names = [str(i) for i in range(500)]
-    assert {assign_part(name, only_train) for name in names} == {"train"}
-    assert {assign_part(name, no_calibration) for name in names} == {"train", "validation"}
+@pytest.mark.parametrize("given", [scenes(2, 3), scenes(2, 40), scenes(0, 0, 3), scenes(1, 2, 1)])
+@pytest.mark.parametrize("fraction", [0.01, 0.1, 0.4])
+def test_every_part_has_its_minimum_support_where_the_scenes_suffice(
+    given: list[SceneSupport], fraction: float
+) -> None:
+    config = ShieldConfig(
+        train_fraction=1 - 2 * fraction, validation_fraction=fraction, calibration_fraction=fraction
+    )
+    found = support(given, config)
+    assert all(found[part, kind] >= least for part, kind, least in needs(config))
 
 
-def test_adding_episodes_moves_none() -> None:
-    config = ShieldConfig()
-    few = {e.identifier: assign_part(e.identifier, config) for e in make_episodes(5, 5)}
-    many = {e.identifier: assign_part(e.identifier, config) for e in make_episodes(50, 50)}
-    assert few.items() <= many.items()
+def test_minimum_support_is_that_of_the_settings() -> None:
+    config = ShieldConfig(min_risk_episodes=3, min_safe_episodes=4)
+    found = support(scenes(6, 6), config)
+    assert (found["train", "risk"], found["validation", "risk"]) == (3, 3)
+    assert min(found[part, "safe"] for part in PARTS) == 4

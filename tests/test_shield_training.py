@@ -20,8 +20,8 @@ from roep_gym.shields.bootstrap import NO_RISK_SUPPORT
 from roep_gym.shields.calibration import calibrate, threshold
 from roep_gym.shields.labels import label_steps
 from roep_gym.shields.model import fit_zscore
-from roep_gym.shields.split import assign_part
-from roep_gym.shields.training import Samples, class_weights, train_risk_model
+from roep_gym.shields.split import SceneSupport, split_scenes
+from roep_gym.shields.training import Samples, class_weights, constant_loss, train_risk_model
 
 FAST = ShieldConfig(hidden_sizes=(16, 8), max_epochs=15)
 
@@ -32,15 +32,14 @@ def outcome() -> TrainingOutcome:
 
 
 def episodes() -> list[BootstrapEpisode]:
-    """Return 40 successes and 22 timeouts, two of them in the calibration part."""
-    return [*make_episodes(), *in_part("calibration", "timeout", 2)]
+    """Return 40 successes and 20 timeouts, each in a scene of its own."""
+    return make_episodes()
 
 
-def in_part(part: str, reason: str, count: int, config: ShieldConfig = FAST) -> list[BootstrapEpisode]:
-    """Return episodes whose identifiers fall into a part."""
-    names = (f"{reason}-{i}" for i in range(10_000))
-    chosen = [name for name in names if assign_part(name, config) == part][:count]
-    return [make_episode(name, reason) for name in chosen]
+def in_part(given: list[BootstrapEpisode], part: str) -> list[BootstrapEpisode]:
+    support = [SceneSupport(e.scene, int(e.reason == "timeout"), int(e.reason == "success")) for e in given]
+    part_of = split_scenes(support, ShieldConfig())
+    return [e for e in given if part_of[e.scene] == part]
 
 
 def bits(outcome: TrainingOutcome) -> str:
@@ -89,16 +88,16 @@ def test_metadata_says_what_was_done(outcome: TrainingOutcome) -> None:
     assert outcome.shield is not None
     assert outcome.shield.metadata == meta
     assert meta["label_source"] == "timeout_tail"
-    assert meta["risk_positive_episodes"] == 22
+    assert meta["risk_positive_episodes"] == meta["counts"]["train"]["risk_episodes"] == 16
     assert meta["episode_counts"]["success"] == 40
-    assert meta["episode_counts"]["timeout"] == 22
+    assert meta["episode_counts"]["timeout"] == 20
     assert meta["tau"] == outcome.shield.threshold
     assert meta["feature_names"] == [*FIELDS, *(f"action_{i}" for i in range(7))]
     assert (meta["learning_rate"], meta["batch_size"], meta["hidden_sizes"]) == (1e-3, 256, [128, 64, 32])
     assert 1 <= meta["best_epoch"] <= meta["epochs"] <= 40
-    assert meta["monitored_part"] == "validation"
+    assert meta["validation_loss"] < meta["constant_loss"]
     for part, count in meta["counts"].items():
-        members = [e for e in episodes() if assign_part(e.identifier, ShieldConfig()) == part]
+        members = in_part(episodes(), part)
         risk = sum(e.reason == "timeout" for e in members)
         expected = {
             "episodes": len(members),
@@ -115,7 +114,7 @@ def test_metadata_says_what_was_done(outcome: TrainingOutcome) -> None:
 def test_calibration_sees_safe_episodes_alone_and_scores_as_the_runtime(outcome: TrainingOutcome) -> None:
     shield, config = outcome.shield, ShieldConfig()
     assert shield is not None
-    held_out = [e for e in episodes() if assign_part(e.identifier, config) == "calibration"]
+    held_out = in_part(episodes(), "calibration")
     assert {e.reason for e in held_out} == {"success", "timeout"}
     safe = [e for e in held_out if e.reason == "success"]
     scores = [shield.assess(low, a).risk for e in safe for low, a in zip(e.low, e.actions, strict=True)]
@@ -187,16 +186,41 @@ def test_early_stopping_keeps_the_best_epoch() -> None:
         np.testing.assert_array_equal(kept.weight, last.weight)
 
 
-def test_without_validation_steps_all_epochs_run_and_that_is_recorded() -> None:
+def test_the_constant_to_beat_is_the_best_one_of_the_training_part() -> None:
+    labels = np.array([1] * 12 + [0] * 48, dtype=np.int8)
+    safe, risk = class_weights(labels)
+
+    def loss(p: float) -> float:
+        return -(12 * risk * math.log(p) + 48 * safe * math.log(1 - p)) / 60
+
+    constants = np.linspace(0.01, 0.99, 99)
+    assert constant_loss(labels, (safe, risk)) == pytest.approx(min(map(loss, constants)))
+    # On another part by hand, 3 safe steps and 1 risk step: weights 0.625 and 2.5, mean 1.09375.
+    assert constant_loss(np.array([0, 0, 0, 1]), (0.625, 2.5)) == pytest.approx(math.log(2) * 1.09375)
+
+
+def test_a_model_that_does_not_beat_a_constant_is_no_shield() -> None:
+    # In the validation part the risk lies on the other side.
+    opposite = {e.identifier for e in in_part(make_episodes(), "validation")}
     given = [
-        *in_part("train", "success", 6),
-        *in_part("train", "timeout", 3),
-        *in_part("calibration", "success", 1),
+        dataclasses.replace(e, low=-e.low, actions=-e.actions) if e.identifier in opposite else e
+        for e in make_episodes()
     ]
     outcome = train_shield(given, FAST)
-    assert outcome.status == "trained"
-    assert outcome.metadata["monitored_part"] == "none"
-    assert outcome.metadata["epochs"] == outcome.metadata["best_epoch"] == FAST.max_epochs
+    assert (outcome.status, outcome.shield) == ("failed", None)
+    assert "does not beat" in outcome.reason
+    assert outcome.metadata["validation_loss"] >= outcome.metadata["constant_loss"]
+
+
+def test_episodes_of_one_scene_are_never_in_two_parts() -> None:
+    """Each scene has its own number of steps, in a clean success as in its perturbed timeout."""
+    pairs = [
+        dataclasses.replace(make_episode(f"{reason}/{i}", reason, steps=20 + i), scene=f"scene {i}")
+        for i in range(30)
+        for reason in ("success", "timeout")
+    ]
+    for count in train_shield(pairs, FAST).metadata["counts"].values():
+        assert count["safe_steps"] == count["weak_safe_steps"] + count["risk_steps"] > 0
 
 
 def test_no_risk_positive_support() -> None:
@@ -212,30 +236,36 @@ def test_no_episodes() -> None:
     assert (outcome.status, outcome.reason) == ("failed", "no bootstrap episodes")
 
 
-def test_failures_name_the_part_that_lacks_support() -> None:
-    safe, held_out = in_part("train", "success", 5), in_part("calibration", "success", 2)
-    risk = in_part("train", "timeout", 2)
-    cases = [
-        ([*safe, *held_out, *in_part("calibration", "timeout", 2)],
-         "no risk-positive support in the training part: 0 of 2 risk episodes fell into it, at least 1 needed"),
-        ([*safe, *risk], "no safe calibration support: none of the 0 episodes of the calibration part"),
-        ([*safe, *risk, *in_part("calibration", "timeout", 3)], "none of the 3 episodes of the calibration part"),
-    ]  # fmt: skip
-    for given, reason in cases:
-        outcome = train_shield(given, FAST)
-        assert outcome.status == "failed"
-        assert reason in outcome.reason
-        assert outcome.metadata["label_source"] == "timeout_tail"
-    no_safe = train_shield([*risk, *held_out], dataclasses.replace(FAST, prefix_support="none"))
-    assert "no safe support in the training part: none of its 2 episodes" in no_safe.reason
-    more = train_shield([*safe, *risk, *held_out], dataclasses.replace(FAST, min_risk_episodes=3))
-    assert "2 of 2 risk episodes fell into it, at least 3 needed" in more.reason
+@pytest.mark.parametrize(
+    ("successes", "timeouts", "config", "reason"),
+    [
+        (40, 1, FAST, "too few risk episodes for the validation part: 0 of 1, at least 1 needed"),
+        (0, 9, FAST, "too few safe episodes for the calibration part: 0 of 0, at least 1 needed"),
+        (2, 9, FAST, "too few safe episodes for the training part: 0 of 2, at least 1 needed"),
+        (40, 5, dataclasses.replace(FAST, min_risk_episodes=3),
+         "too few risk episodes for the validation part: 2 of 5, at least 3 needed"),
+        (5, 9, dataclasses.replace(FAST, min_safe_episodes=2), "too few safe episodes for the training part: 1 of 5"),
+    ],
+)  # fmt: skip
+def test_failures_name_the_part_that_lacks_support(
+    successes: int, timeouts: int, config: ShieldConfig, reason: str
+) -> None:
+    outcome = train_shield(make_episodes(successes, timeouts), config)
+    assert (outcome.status, outcome.shield) == ("failed", None)
+    assert reason in outcome.reason
+    assert outcome.metadata["label_source"] == "timeout_tail"
+
+
+def test_few_risk_episodes_reach_training_and_validation() -> None:
+    """Two among a hundred: by a share of 0.1 alone, validation would have none in most draws."""
+    counts = train_shield(make_episodes(98, 2), FAST).metadata["counts"]
+    assert (counts["train"]["risk_episodes"], counts["validation"]["risk_episodes"]) == (1, 1)
 
 
 def test_unsafe_attempts_are_the_label_source_where_they_suffice() -> None:
     outcome = train_shield(make_episodes(attempts=20), FAST)
     assert outcome.metadata["label_source"] == "unsafe_attempt"
-    assert outcome.metadata["risk_positive_episodes"] == 20
+    assert outcome.metadata["risk_positive_episodes"] == 16
     assert (
         outcome.metadata["counts"]["train"]["weak_safe_steps"]
         == 7 * outcome.metadata["counts"]["train"]["risk_steps"]
