@@ -74,7 +74,7 @@ def run_plain(plan: ResolvedPlan) -> Clock:
         for episode in (p for p in planned if p.row == row.index):
             identity = plan.identity(episode)
             assert identity.scene_seed is not None
-            assert identity.init_state is not None
+            assert isinstance(identity.init_state, int)
             clock.steps[episode] = loop.run(identity.scene_seed, identity.init_state)
             clock.times.append(time.perf_counter() - building)
         loop.env.close()

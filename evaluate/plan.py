@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from roep_gym import contracts, seeding
-from roep_gym.episode import EpisodeIdentity, scene_seed
+from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
@@ -33,6 +33,7 @@ __all__ = [
     "PlannedEpisode",
     "ResolvedPlan",
     "Row",
+    "check_bootstrap_scenes",
     "plan_from_mapping",
     "resolve",
 ]
@@ -289,16 +290,42 @@ class ResolvedPlan:
                         yield PlannedEpisode(row.index, condition.name, group, episode)
 
     def identity(self, planned: PlannedEpisode) -> EpisodeIdentity:
-        """Return the identity of a planned episode; the pairing key in it is equal in every condition of the row."""
-        row = self.rows[planned.row]
+        """Return the identity of a planned episode.
+
+        The pairing key in it is equal in every condition of the row, save those of the bootstrap: their episodes, on
+        which the shield is trained, share scenes with each other and with no evaluated one.
+        """
+        row, condition = self.rows[planned.row], CONDITIONS[planned.condition]
+        bootstrap = condition.role == "bootstrap"
+        seed_of = bootstrap_scene_seed if bootstrap else scene_seed
+        number = planned.seed_group * self.plan.episodes + planned.episode
         return EpisodeIdentity(
             run_id=self.run_id(row, planned.condition),
             seed_group=planned.seed_group,
             episode=planned.episode,
-            init_state=planned.seed_group * self.plan.episodes + planned.episode,
-            scene_seed=scene_seed(row.suite, row.task, planned.seed_group, planned.episode),
-            profile=CONDITIONS[planned.condition].profile,
+            init_state=SAMPLED if bootstrap else number,
+            scene_seed=seed_of(row.suite, row.task, planned.seed_group, planned.episode),
+            profile=condition.profile,
         )
+
+
+def check_bootstrap_scenes(plan: ResolvedPlan) -> None:
+    """Check that no shield would be trained on a scene that it is evaluated on.
+
+    Raises:
+        InvalidInputError: A bootstrap episode has scene seed and initial state of an evaluated episode of its row.
+    """
+    scenes: dict[tuple[int, bool], set[tuple[int | None, InitState | None]]] = {}
+    for planned in plan.episodes():
+        identity = plan.identity(planned)
+        place = planned.row, CONDITIONS[planned.condition].role == "bootstrap"
+        scenes.setdefault(place, set()).add((identity.scene_seed, identity.init_state))
+    for row in plan.rows:
+        shared = scenes.get((row.index, True), set()) & scenes.get((row.index, False), set())
+        if shared:
+            raise InvalidInputError(
+                f"Expected bootstrap scenes of their own in {row.label!r}, got {len(shared)} that are also evaluated."
+            )
 
 
 def resolve(plan: EvaluationPlan) -> ResolvedPlan:

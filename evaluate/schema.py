@@ -103,7 +103,9 @@ EPISODE_VARIABLES: Mapping[str, Variable] = {
     "condition_index": Variable("int8", NOT_RUN, "index of the condition along the dimension condition"),
     "seed_group": Variable("int32", NOT_RUN, "seed group"),
     "episode_index": Variable("int32", NOT_RUN, "episode index within the seed group"),
-    "init_state": Variable("int32", NOT_RUN, "index of the initial state"),
+    "init_state": Variable(
+        "int32", NOT_RUN, "index of the initial state; -1 where the scene seed places everything"
+    ),
     "env_seed": Variable("int64", NOT_RUN, "scene seed of the environment"),
     **{f.name: f.metadata["variable"] for f in fields(EpisodeSummary) if "variable" in f.metadata},
     "aborts": Variable("int32", 0, "attempts that an infrastructure failure ended"),
@@ -120,7 +122,9 @@ ROW_VARIABLES: Mapping[str, Variable] = {
     "shield_tau": Variable("float64", np.nan, "risk threshold"),
     "shield_digest": Variable("str", "", "content hash of the shield"),
     "shield_reason": Variable("str", "", "why there is no shield"),
-    "risk_positive_episodes": Variable("int32", NOT_RUN, "risk episodes in the bootstrap data"),
+    "risk_positive_episodes": Variable(
+        "int32", NOT_RUN, "risk episodes in the training part of the bootstrap data"
+    ),
     "risk_label_source": Variable("str", "", "unsafe_attempt or timeout_tail"),
     "shield_metadata": Variable("str", "{}", "metadata of the shield's training, JSON"),
     "contract_status": Variable("str", "unknown", "match, mismatch or unknown"),

@@ -2,7 +2,7 @@
 
 `EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. `EpisodeTracker` gives an
 environment or wrapper the identity of the episode that begins, also in training, where nobody passes one.
-`read_index` reads the integers of reset options.
+`read_index` reads the integers of reset options, `SAMPLED` is the initial state that is none of the stored ones.
 """
 
 from __future__ import annotations
@@ -10,12 +10,25 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from roep_gym import seeding
 from roep_gym.error import InvalidInputError
 
-__all__ = ["EpisodeIdentity", "EpisodeTracker", "policy_seed", "read_index", "scene_seed"]
+__all__ = [
+    "SAMPLED",
+    "EpisodeIdentity",
+    "EpisodeTracker",
+    "InitState",
+    "bootstrap_scene_seed",
+    "policy_seed",
+    "read_index",
+    "scene_seed",
+]
+
+InitState = int | Literal["sampled"]
+SAMPLED: Literal["sampled"] = "sampled"
+"""The initial state of an episode whose scene follows from its scene seed alone."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +39,8 @@ class EpisodeIdentity:
         run_id: Names one execution of one condition; a clone has its own.
         seed_group: Seed group, from 0.
         episode: Episode index within the seed group, from 0.
-        init_state: Index of LIBERO's stored initial state, from 0; None lets the environment draw one.
+        init_state: Index of the stored initial state, from 0; "sampled": none, the scene seed places everything; None
+            lets the environment draw one.
         scene_seed: Seed of the scene's random placements; None lets the environment draw one.
         profile: Name of the perturbation profile of the condition.
     """
@@ -34,7 +48,7 @@ class EpisodeIdentity:
     run_id: str
     seed_group: int
     episode: int
-    init_state: int | None = None
+    init_state: InitState | None = None
     scene_seed: int | None = None
     profile: str = "clean"
 
@@ -69,7 +83,9 @@ class EpisodeIdentity:
             ) from error
         required = {name: getattr(identity, name) for name in ("seed_group", "episode")}
         optional = {name: getattr(identity, name) for name in ("init_state", "scene_seed")}
-        given = required | {name: value for name, value in optional.items() if value is not None}
+        given = required | {
+            n: v for n, v in optional.items() if v is not None and (n, v) != ("init_state", SAMPLED)
+        }
         read = {name: read_index(value, f"options['episode'][{name!r}]") for name, value in given.items()}
         return cls(**{**asdict(identity), **read})
 
@@ -132,6 +148,11 @@ def scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:
         episode: Episode index within the seed group.
     """
     return seeding.seed("scene", suite, task, seed_group, episode)
+
+
+def bootstrap_scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:
+    """Return the scene seed (31 bits) of a bootstrap episode, which no evaluated episode has; see `scene_seed`."""
+    return seeding.seed("bootstrap scene", suite, task, seed_group, episode)
 
 
 def policy_seed(identity: EpisodeIdentity) -> int:

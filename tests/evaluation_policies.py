@@ -89,6 +89,14 @@ class Scripted:
         self._seeds.clear()
 
 
+class StateOnly(Scripted):
+    """The same without a camera: no perturbation of images can reach it."""
+
+    def __init__(self, failure_rate: float = 0.0) -> None:
+        super().__init__(failure_rate)
+        self.observations = ObservationRequest(object_state=True)
+
+
 def leave(status: int) -> None:
     """End the process, as a careless loader does."""
     raise SystemExit(status)

@@ -20,10 +20,20 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from roep_gym.episode import scene_seed
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.comparison.comparison import compare
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.gate import judge
+from roep_gym.evaluate.plan import (
+    PlannedEpisode,
+    ResolvedPlan,
+    check_bootstrap_scenes,
+    plan_from_mapping,
+    resolve,
+)
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
+from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.run.work import WorkResult
@@ -37,12 +47,13 @@ from roep_gym.shields import Shield
 from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile
 
 TESTS = Path(__file__).parent
-SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
+# Held-still episodes differ from solved ones in every step, so a few of them suffice to learn from.
+SHIELD = {"prefix_support": "none", "tail_horizon": 20, "learning_rate": 0.01, "max_epochs": 20}
 VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
 
 
 def make_plan(**changes: Any) -> ResolvedPlan:
-    arguments = changes.pop("arguments", {"failure_rate": 0.4})
+    arguments = changes.pop("arguments", {"failure_rate": 0.5})
     source = {
         "name": "test",
         "models": [{"name": "noisy", "policy": "evaluation_policies:Scripted", "arguments": arguments}],
@@ -88,8 +99,13 @@ def test_every_planned_episode_is_recorded_with_its_key(whole_run: Path) -> None
     assert (data["success"] != NOT_RUN).all()
     assert data["shield_status"].values.tolist() == ["trained"]
     for name in ("scene_hash", "init_state", "env_seed"):
-        by_condition = data[name].values.reshape(8, 6)
-        assert (by_condition == by_condition[0]).all(), f"{name} is equal in all conditions of a pair"
+        values = data[name].values.reshape(8, 6)
+        bootstrap = np.array([CONDITIONS[c].role == "bootstrap" for c in data["condition"].values])
+        for group in (values[bootstrap], values[~bootstrap]):
+            assert (group == group[0]).all(), f"{name} is equal in all conditions of a pair"
+        assert not set(values[bootstrap].ravel()) & set(values[~bootstrap].ravel()), (
+            f"{name} of the bootstrap"
+        )
     assert len(set(data["run_id"].values.ravel())) == 8
     timeouts = data["reason"] == REASONS.index("timeout")
     assert timeouts.any()
@@ -133,6 +149,34 @@ def test_hundreds_of_aborted_attempts_of_one_episode_are_counted(tmp_path: Path)
         write_run(run, plan, journal)
     for data in (load_dataset(run.dataset), read_tables(run.root / EPISODES, run.root / ROWS)):
         assert data["aborts"].values.max() == data["aborts"].values.sum() == 200
+
+
+def test_a_policy_without_images_gets_no_claim_of_a_perturbed_condition(tmp_path: Path) -> None:
+    policy = {"name": "state", "policy": "evaluation_policies:StateOnly", "arguments": {"failure_rate": 0.5}}
+    evaluate(make_plan(models=[policy], episodes=4), tmp_path, InProcessExecutor)
+    data = load_dataset(RunDirectory(tmp_path).dataset)
+    assert (data["frames_perturbed"] == 0).all()
+    verdicts = judge(data, GateConfig(seed_groups=3, episodes_per_group=4, min_paired_support=1)).verdicts
+    assert verdicts["limiting_factor"].values.tolist() == ["Perturbation did not reach the policy"]
+    assert verdicts["claim_status"].values.tolist() == ["Insufficient evidence"]
+
+
+def test_bootstrap_and_evaluated_scenes_are_disjoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = make_plan(seed_groups=5, episodes=10)
+    check_bootstrap_scenes(plan)
+    evaluated = {
+        (p.seed_group, p.episode): plan.identity(p) for p in plan.episodes() if p.condition == "baseline"
+    }
+    for planned in plan.episodes():
+        identity, twin = plan.identity(planned), evaluated[planned.seed_group, planned.episode]
+        same = (identity.init_state, identity.scene_seed) == (twin.init_state, twin.scene_seed)
+        assert same is not planned.condition.startswith("bootstrap")
+    monkeypatch.setattr("roep_gym.evaluate.plan.bootstrap_scene_seed", scene_seed)
+    monkeypatch.setattr("roep_gym.evaluate.plan.SAMPLED", 7)
+    with pytest.raises(
+        InvalidInputError, match=re.escape("in 'noisy/tabletop/carry', got 1 that are also evaluated")
+    ):
+        check_runnable(plan)
 
 
 def test_clones_are_executions_of_their_own(whole_run: Path) -> None:

@@ -41,7 +41,8 @@ from roep_gym.evaluate.store.storage import load_dataset, save_dataset
 
 READER = Path(__file__).with_name("read_lerobot_dataset.py")
 SCRIPTED = "evaluation_policies:Scripted"
-SHIELD = {"train_fraction": 0.6, "validation_fraction": 0.1, "calibration_fraction": 0.3, "max_epochs": 3}
+# Held-still episodes differ from solved ones in every step, so a few of them suffice to learn from.
+SHIELD = {"prefix_support": "none", "tail_horizon": 20, "learning_rate": 0.01, "max_epochs": 20}
 SHIELDED = ["baseline", "perturb", "bootstrap_clean", "bootstrap_perturb", "full"]
 STEP_BUDGET = 60
 

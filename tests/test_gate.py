@@ -328,6 +328,58 @@ def test_every_computable_check_is_reported_and_the_first_decides():
     assert [k for k in range(1, 11) if verdict.check(k) == "fail"] == [6, 8, 9, 10]
 
 
+@pytest.mark.parametrize("unreached", [("perturb", "perturb_clone", "full"), ("full",), ("perturb_clone",)])
+def test_a_perturbation_that_reached_no_frame_supports_nothing(unreached):
+    data = evaluation(records="native")
+    data["frames_given"].values[:] = data["frames_perturbed"].values[:] = 100
+    for name in ("baseline", "baseline_clone", "recovery", *unreached):
+        data["frames_perturbed"].values[episodes(data, name)] = 0
+    verdict = Verdict(data)
+    assert verdict.claim == insufficient("Perturbation did not reach the policy")
+    named = ", ".join(map(repr, sorted(unreached, key=MAIN.index)))
+    assert verdict.reason(2) == f"no perturbed frame reached the policy in {named}"
+    assert verdict.value(2) > 0
+    # One frame of one episode is reach, and a count that was not recorded is not a zero.
+    for value in (1, -1):
+        for name in unreached:
+            data["frames_perturbed"].values[episodes(data, name)[7]] = value
+        assert Verdict(data).claim == READY
+
+
+def test_missing_pairs_are_named_before_a_perturbation_without_reach():
+    data = evaluation(records="native")
+    data["frames_perturbed"].values[:] = 0
+    drop(data, "perturb", 3)
+    verdict = Verdict(data)
+    assert verdict.claim == insufficient("Pair mismatch")
+    assert verdict.reason(2).startswith("mismatched keys: 1 in 'full given perturb'")
+    assert verdict.reason(2).endswith(
+        "; no perturbed frame reached the policy in 'perturb', 'perturb_clone', 'full'"
+    )
+
+
+@pytest.mark.parametrize("same", ["key", "hash"])
+def test_a_shield_trained_on_evaluated_scenes_is_noted_and_nothing_else(same):
+    data = evaluation(conditions=(*MAIN, "bootstrap_clean", "bootstrap_perturb"), records="native")
+    at = np.concatenate([episodes(data, name) for name in ("bootstrap_clean", "bootstrap_perturb")])
+    data["init_state"].values[at] = -1
+    data["env_seed"].values[at] += 5000
+    data["scene_hash"].values[at] = 8
+    assert (Verdict(data).claim, Verdict(data)["notes"]) == (READY, "")
+    if same == "key":
+        data["init_state"].values[at[:3]] = data["init_state"].values[:3]
+        data["env_seed"].values[at[:3]] = data["env_seed"].values[:3]
+    else:
+        data["scene_hash"].values[at[:3]] = 7
+    verdict = Verdict(data)
+    assert verdict.claim == READY
+    assert verdict["notes"].startswith(
+        "3 bootstrap episodes have the scene of an evaluated episode: the shield was"
+    )
+    drop(data, "bootstrap_clean", 0, 1, 2)
+    assert Verdict(data)["notes"] == ""
+
+
 def test_notes_say_what_stands_beside():
     rows = {"contract_status": "mismatch", "contract_note": "newer physics, checked"}
     data = evaluation({name: ["success"] * 20 for name in MAIN}, records="native", rows=rows)

@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 import roep_gym
-from roep_gym.episode import EpisodeIdentity
+from roep_gym.episode import SAMPLED, EpisodeIdentity
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.export.settings import ExportSettings
 from roep_gym.evaluate.plan import PlannedEpisode
@@ -311,11 +311,12 @@ class RunExport:
     def _describe(self, position: int, planned: PlannedEpisode) -> tuple[dict[str, JSON], EpisodeIdentity]:
         """Return what is known of an episode, and its identity."""
         condition = CONDITIONS[planned.condition]
+        init_state = self._integer("init_state", position)
         identity = EpisodeIdentity(
             run_id=str(self._data["run_id"].values[planned.row, self._conditions.index(planned.condition)]),
             seed_group=planned.seed_group,
             episode=planned.episode,
-            init_state=self._integer("init_state", position),
+            init_state=SAMPLED if init_state == NOT_RUN else init_state,
             scene_seed=self._integer("env_seed", position),
             profile=condition.profile,
         )
@@ -327,7 +328,7 @@ class RunExport:
             "run_id": identity.run_id,
             "seed_group": planned.seed_group,
             "episode": planned.episode,
-            "init_state": identity.init_state,
+            "init_state": init_state,
             "env_seed": identity.scene_seed,
             "success": self._integer("success", position) == 1,
             "reason": REASONS[self._integer("reason", position)],

@@ -16,9 +16,9 @@ from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.metrics import AGGREGATIONS
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS
 from roep_gym.evaluate.schema import NOT_RUN
-from roep_gym.typing import Array, BoolArray, FloatArray
+from roep_gym.typing import Array, BoolArray, FloatArray, IntArray
 
-__all__ = ["CHECKS", "FORMAL_CHECKS", "Check", "Evidence", "Outcome", "paired_support"]
+__all__ = ["CHECKS", "FORMAL_CHECKS", "Check", "Evidence", "Outcome", "mismatched_keys", "paired_support"]
 
 
 class Outcome(NamedTuple):
@@ -43,6 +43,7 @@ class Evidence:
     interventions: xr.Dataset
     admission: xr.Dataset
     shield: BoolArray
+    unreached: xr.DataArray
 
     def rate(self, condition: str, outcome: str) -> FloatArray:
         """Return (row,) the rate of an outcome in a condition."""
@@ -86,16 +87,27 @@ def _clean_admission(evidence: Evidence) -> Outcome:
     return Outcome(admitted.astype(float), 1, admitted, np.array(reasons, dtype=object))
 
 
-def _pairing_integrity(evidence: Evidence) -> Outcome:
-    """Without a shield its two pairs are unavailable, and only the pairs that exist are looked at."""
+def mismatched_keys(evidence: Evidence) -> IntArray:
+    """Return (row, pair of `GATE_PAIRS`); without a shield its two pairs are unavailable and count nothing."""
     pairs = [pair.name for pair in GATE_PAIRS]
     looked_at = np.array([not pair.shielded for pair in GATE_PAIRS]) | evidence.shield[:, None]
-    keys = np.where(looked_at, evidence.integrity["mismatched_keys"].sel(pair=pairs).values, 0)
-    reasons = [
-        "mismatched keys: " + ", ".join(f"{k} in {pair!r}" for pair, k in zip(pairs, row, strict=True) if k)
-        for row in keys
-    ]
-    total = keys.sum(axis=1)
+    return np.where(looked_at, evidence.integrity["mismatched_keys"].sel(pair=pairs).values, 0)
+
+
+def _pairing_integrity(evidence: Evidence) -> Outcome:
+    """All keys of a pair are mismatched where the perturbation of a side never reached the policy."""
+    keys, unreached = mismatched_keys(evidence), evidence.unreached
+    support = evidence.integrity["support"].sel(pair=[pair.name for pair in GATE_PAIRS]).values
+    reasons, total = [], keys.sum(axis=1)
+    for row, counts in enumerate(keys):
+        of_row = unreached.isel(row=row)
+        names = of_row["condition"].values[of_row.values].tolist()
+        total[row] += sum(
+            n for pair, n in zip(GATE_PAIRS, support[row], strict=True) if not set(names).isdisjoint(pair)
+        )
+        mismatched = ", ".join(f"{k} in {p.name!r}" for p, k in zip(GATE_PAIRS, counts, strict=True) if k)
+        reached = f"no perturbed frame reached the policy in {', '.join(map(repr, names))}" if names else ""
+        reasons.append("; ".join(filter(None, (mismatched and f"mismatched keys: {mismatched}", reached))))
     allowed = evidence.config.max_mismatched_keys
     return Outcome(total.astype(float), allowed, total <= allowed, np.array(reasons, dtype=object))
 
@@ -284,7 +296,7 @@ CHECKS: tuple[Check, ...] = (
         "clean_not_admitted",
         "Clean admission",
     ),
-    Check("pairing_integrity", "mismatched keys <= {:g}", _pairing_integrity, _LOW, "Pair mismatch"),
+    Check("pairing_integrity", "mismatched keys <= {:g}", _pairing_integrity, _LOW),
     Check("paired_support", "harm denominators, clean and medium, >= {:g}", _paired_support, _LOW),
     Check(
         "shield_support", "a functioning shield with risk-positive support = {:g}", _shield_support, _BLOCKED

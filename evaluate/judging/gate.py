@@ -16,10 +16,11 @@ from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.admission import ATTESTED, admit
 from roep_gym.evaluate.judging.calibrated_effect import REPLICATED, calibrated_effects, clean_replicated
-from roep_gym.evaluate.judging.checks import CHECKS, FORMAL_CHECKS, Evidence, paired_support
+from roep_gym.evaluate.judging.checks import CHECKS, FORMAL_CHECKS, Evidence, mismatched_keys, paired_support
 from roep_gym.evaluate.judging.metrics import condition_rates, harm_metrics, intervention_metrics
 from roep_gym.evaluate.judging.noise_floor import noise_floor
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, align, pair_integrity, shield_exists
+from roep_gym.evaluate.judging.reach import trained_on_test_scenes, unreached
 from roep_gym.evaluate.schema import NOT_RUN, check_dataset
 from roep_gym.evaluate.store.labelled import stored_form
 from roep_gym.typing import Array, BoolArray
@@ -48,6 +49,9 @@ CLAIM_STATUS = {
 """Trace labels in the order in which the gate reaches them, with the status shown to people."""
 
 LABELS: tuple[str, ...] = tuple(CLAIM_STATUS)
+
+UNREACHED = "Perturbation did not reach the policy"
+"""The limiting factor of a row whose pairs are complete and whose perturbed conditions were none."""
 
 SETTLED = 0.02
 """An object that moves farther sideways than this while settling, in metres, is not where the stored state puts it."""
@@ -130,6 +134,7 @@ def collect_evidence(data: xr.Dataset, config: GateConfig) -> Evidence:
         interventions=intervention_metrics(aligned),
         admission=admit(data, rates, config),
         shield=shield_exists(data),
+        unreached=unreached(data),
     )
 
 
@@ -184,11 +189,14 @@ def decide(evidence: Evidence) -> xr.Dataset:
 def _limiting_factors(evidence: Evidence, verdict: Array, ready: BoolArray, first: Array) -> list[str]:
     """Return the limiting factor of each row, empty where it is ready (protocol section 7)."""
     support, status = paired_support(evidence), evidence.data["shield_status"].values
+    mismatched = mismatched_keys(evidence).sum(axis=1) > evidence.config.max_mismatched_keys
     formal_failed = (verdict[:, -len(FORMAL_CHECKS) :] == FAIL).any(axis=1)
     factors = []
     for row, (ok, k) in enumerate(zip(ready, first, strict=True)):
         name = "" if ok else CHECKS[k].name
-        if name == "paired_support":
+        if name == "pairing_integrity":
+            factors.append("Pair mismatch" if mismatched[row] else UNREACHED)
+        elif name == "paired_support":
             clean_low = support[row, 0] < evidence.config.min_paired_support
             factors.append(f"{'Clean' if clean_low else 'Medium'} paired-support denominator")
         elif name == "shield_support" and status[row] == "failed":
@@ -210,6 +218,7 @@ def _notes(evidence: Evidence) -> list[str]:
     fingerprints = evidence.integrity["unequal_fingerprints"].sel(pair=pairs).values.sum(axis=1)
     moved = data["row_index"].values[data["settle_displacement"].values > SETTLED]
     unsettled = np.bincount(moved, minlength=data.sizes["row"])
+    seen = trained_on_test_scenes(data)
     planned = _planned_episodes(data)
     budget = config.seed_groups * config.episodes_per_group
     replicated = clean_replicated(evidence.aligned) == 1
@@ -222,6 +231,11 @@ def _notes(evidence: Evidence) -> list[str]:
         if planned[row] != budget:
             beside.append(
                 f"support budget of {planned[row]} episodes a condition, the protocol's is {budget}"
+            )
+        if seen[row]:
+            beside.append(
+                f"{seen[row]} bootstrap episodes have the scene of an evaluated episode: the shield was trained on the "
+                "scenes that it is judged on"
             )
         if aborts[row]:
             beside.append(f"unequal aborts in {aborts[row]} pairs")

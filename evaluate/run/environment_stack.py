@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium as gym
 
 from roep_gym.envs.registration import register_environments
-from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row
+from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row, check_bootstrap_scenes
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.typing import JSON
@@ -91,8 +91,10 @@ def check_runnable(plan: ResolvedPlan) -> None:
     """Build every policy and every row's environment once; no simulator is started and no server is asked.
 
     Raises:
-        RoepError: A policy or an environment cannot be built with the plan's names and values.
+        RoepError: A policy or an environment cannot be built with the plan's names and values, or a shield would be
+            trained on scenes that it is evaluated on.
     """
+    check_bootstrap_scenes(plan)
     for model in plan.plan.models:
         policy = make_policy(model.policy, **model.arguments)
         try:

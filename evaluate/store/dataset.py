@@ -17,10 +17,12 @@ import numpy as np
 import xarray as xr
 
 from roep_gym import contracts, fingerprint
+from roep_gym.episode import EpisodeIdentity
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
 from roep_gym.evaluate.schema import (
     CONDITIONS,
     EPISODE_VARIABLES,
+    NOT_RUN,
     REASONS,
     UNSAFE_CHANNELS,
     check_dataset,
@@ -76,10 +78,8 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
         outcomes.add_row(list(entries))
     outcomes.add_aborts(journal.aborts())
     row, condition, group, episode = (index.ravel() for index in np.indices(outcomes.shape, dtype=np.int32))
-    keys = [_pairing_keys(plan, row) for row in plan.rows]
-    init_state, env_seed = np.broadcast_to(
-        np.array(keys, dtype=np.int64).reshape(len(plan.rows), 1, -1, 2), (*outcomes.shape[:2], len(keys[0]), 2)
-    ).reshape(-1, 2).T  # fmt: skip
+    keys = [_pairing_key(plan.identity(planned)) for planned in plan.episodes()]
+    init_state, env_seed = np.array(keys, dtype=np.int64).reshape(-1, 2).T
     data = empty_dataset(
         rows=_row_variables(run, plan, outcomes.declared, outcomes.observed),
         conditions=[condition.name for condition in plan.conditions],
@@ -181,14 +181,10 @@ class _Outcomes:
         ) * episodes + planned.episode
 
 
-def _pairing_keys(plan: ResolvedPlan, row: Row) -> list[tuple[int | None, int | None]]:
-    """Return initial state and scene seed of each episode of a condition; they are equal in all of a row's."""
-    identities = (
-        plan.identity(PlannedEpisode(row.index, plan.conditions[0].name, group, episode))
-        for group in range(plan.plan.seed_groups)
-        for episode in range(plan.plan.episodes)
-    )
-    return [(identity.init_state, identity.scene_seed) for identity in identities]
+def _pairing_key(identity: EpisodeIdentity) -> tuple[int, int]:
+    """Return initial state and scene seed as the Dataset holds them: -1 where the scene follows from its seed alone."""
+    init_state, seed = identity.init_state, identity.scene_seed
+    return init_state if isinstance(init_state, int) else NOT_RUN, NOT_RUN if seed is None else seed
 
 
 def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.Dataset:

@@ -18,6 +18,7 @@ import numpy as np
 
 from roep_gym.atomic_file import sweep, write_atomically
 from roep_gym.documents import read_json
+from roep_gym.episode import SAMPLED
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import (
     OBJECT_MARK,
@@ -164,7 +165,7 @@ def manifest_text(plan: ResolvedPlan) -> str:
                 identity.run_id,
                 identity.seed_group,
                 identity.episode,
-                identity.init_state,
+                "" if identity.init_state == SAMPLED else identity.init_state,
                 identity.scene_seed,
             ]
         )

@@ -18,7 +18,7 @@ from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.placement import is_at_rest, shift_placement
 from roep_gym.envs.task_catalog import Task, find_task
 from roep_gym.envs.task_catalog import initial_states as stored_states
-from roep_gym.episode import EpisodeIdentity, EpisodeTracker, read_index
+from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, InitState, read_index
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.typing import Array, FloatArray, Info
@@ -55,7 +55,8 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
     only the sign counts). Relative: each entry in [-1, 1], a unit of translation is 5 cm and of rotation 0.5 rad.
     Absolute: metres and radians.
 
-    `reset` takes `options={"episode": {...}}`, see `EpisodeIdentity`, or `options={"init_state": k}`.
+    `reset` takes `options={"episode": {...}}`, see `EpisodeIdentity`, or `options={"init_state": k}`; the initial state
+    "sampled" is the placement that LIBERO's samplers draw from the scene seed.
 
     Args:
         task: Instruction, LIBERO name or the paper's id ("goal_stove").
@@ -268,9 +269,10 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         if simulation is not None:
             simulation.close()
 
-    def _initial_state(self, index: int) -> FloatArray | None:
-        if self.initial_states == "sampled":
+    def _initial_state(self, index: InitState) -> FloatArray | None:
+        if SAMPLED in (index, self.initial_states):
             return None
+        assert index != SAMPLED
         states = stored_states(self.libero_task)
         if index >= len(states):
             raise InvalidInputError(
@@ -307,7 +309,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         init_state, scene = episode.init_state, episode.scene_seed
         if init_state is None and options is not None:
             init_state = options.get("init_state")
-            if init_state is not None:
+            if init_state is not None and init_state != SAMPLED:
                 init_state = read_index(init_state, "options['init_state']")
         if init_state is None:
             init_state = int(self.np_random.integers(len(stored_states(self.libero_task))))

@@ -16,7 +16,7 @@ from gymnasium import spaces
 
 from roep_gym import seeding
 from roep_gym.envs.action_input import read_action
-from roep_gym.episode import EpisodeIdentity, EpisodeTracker, read_index
+from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, read_index
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import Array, Info
 
@@ -49,11 +49,12 @@ _TABLE, _SQUARE, _DISC, _EFFECTOR = (150, 140, 120), (60, 170, 70), (200, 50, 50
 class TabletopEnv(gym.Env[dict[str, Array], Array]):
     """Move a point gripper over a table: reach a disc, or carry it to a square.
 
-    The scene seed places the square, the initial state places disc and gripper, and an episode is a function of these
-    two and the actions. Lengths are in metres, the origin is the table's centre, x points to the right of the frame,
-    y away from the viewer, z up. One action moves the gripper by at most 0.025 m an axis. The gripper closes on a
-    positive and opens on a negative last entry, and takes the disc when it closes within 0.03 m of it; a disc let go
-    falls. Of the rotations only the one about z has an effect. Cameras look straight down; no pixel is black.
+    The scene seed places the square, the initial state places disc and gripper ("sampled": the scene seed does), and
+    an episode is a function of these two and the actions. Lengths are in metres, the origin is the table's centre, x
+    points to the right of the frame, y away from the viewer, z up. One action moves the gripper by at most 0.025 m an
+    axis. The gripper closes on a positive and opens on a negative last entry, and takes the disc when it closes
+    within 0.03 m of it; a disc let go falls. Of the rotations only the one about z has an effect. Cameras look
+    straight down; no pixel is black.
 
     Observation: `<camera>_image` uint8 (H, W, 3), `<camera>_depth` float32 (H, W, 1) in metres, `proprio` float32 (9,)
     and `object_state` float64 (14,); `observation_fields` names the entries of the vectors.
@@ -179,7 +180,8 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         assert episode.scene_seed is not None
         assert episode.init_state is not None
         scene = seeding.generator("tabletop", "scene", self.task, episode.scene_seed)
-        start = seeding.generator("tabletop", "init_state", self.task, episode.init_state)
+        drawn = (episode.scene_seed,) if episode.init_state == SAMPLED else ()
+        start = seeding.generator("tabletop", "init_state", self.task, episode.init_state, *drawn)
         self._square = np.array([scene.uniform(-0.2, 0.2), scene.uniform(0.08, 0.22), 0.0])
         self._disc = np.array([start.uniform(-0.2, 0.2), start.uniform(-0.22, -0.02), _REST_HEIGHT])
         self._effector = np.array([start.uniform(-0.1, 0.1), start.uniform(-0.05, 0.1), 0.2])
@@ -224,9 +226,12 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             init_state = (options or {}).get("init_state")
         if init_state is None:
             init_state = int(self.np_random.integers(INIT_STATES))
-        init_state = read_index(init_state, "an initial state")
-        if init_state >= INIT_STATES:
-            raise InvalidInputError(f"Expected an initial state in 0..{INIT_STATES - 1}, got {init_state!r}.")
+        if init_state != SAMPLED:
+            init_state = read_index(init_state, "an initial state")
+            if init_state >= INIT_STATES:
+                raise InvalidInputError(
+                    f"Expected an initial state in 0..{INIT_STATES - 1}, got {init_state!r}."
+                )
         if scene_seed is None:
             scene_seed = seeding.seed("scene", self.suite, self.task, *episode.key)
         return replace(episode, init_state=init_state, scene_seed=scene_seed)
