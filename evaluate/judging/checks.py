@@ -101,7 +101,9 @@ def _pairing_integrity(evidence: Evidence) -> Outcome:
     reasons, total = [], keys.sum(axis=1)
     for row, counts in enumerate(keys):
         of_row = unreached.isel(row=row)
-        names = of_row["condition"].values[of_row.values].tolist()
+        names = [
+            n for n in of_row["condition"].values[of_row.values].tolist() if any(n in p for p in GATE_PAIRS)
+        ]
         total[row] += sum(
             n for pair, n in zip(GATE_PAIRS, support[row], strict=True) if not set(names).isdisjoint(pair)
         )
