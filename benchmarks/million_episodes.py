@@ -61,7 +61,7 @@ LAYOUT = TraceLayout(
     depth_keys=("agentview_depth",),
     unsafe_channels=("action_bounds", "workspace"),
 )
-CONTRACT = contracts.RuntimeContract(**dict.fromkeys(contracts.FIELDS, "n/a"))
+CONTRACT = contracts.RuntimeContract.applicable()
 FINGERPRINT = dict.fromkeys(
     ("blas", "mujoco", "numpy", "processor", "renderer", "torch"), "of a synthetic run"
 )

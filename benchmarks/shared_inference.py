@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from roep_gym import seeding
-from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.contracts import RuntimeContract
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
 from roep_gym.evaluate.run.inference_server import InferenceSettings
@@ -46,12 +46,7 @@ class WidePolicy:
     """
 
     def __init__(self, width: int, log: str) -> None:
-        contract: dict[str, Any] = {
-            **dict.fromkeys(FIELDS, "n/a"),
-            "chunk_length": CHUNK,
-            "executed_steps": CHUNK,
-        }
-        self.contract = RuntimeContract(**contract)
+        self.contract = RuntimeContract.applicable(chunk_length=CHUNK, executed_steps=CHUNK)
         self.observations = ObservationRequest(cameras=("agentview",), image_size=IMAGE_SIZE)
         self._log = Path(log)
         sizes = [3 * IMAGE_SIZE**2, width, width, width, width, CHUNK * 7]

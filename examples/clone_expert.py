@@ -18,12 +18,18 @@ import tyro
 from stable_baselines3 import PPO
 from stable_baselines3.common.vec_env import VecNormalize
 
-from roep_gym import seeding
-from roep_gym.policies.expert import ExpertPolicy
-from roep_gym.training import EnvironmentConfig, make_env, make_sb3_vec_env
-from roep_gym.training.demonstrations import Demonstrations, collect_demonstrations
-from roep_gym.training.evaluation_plan import write_evaluation_plan
-from roep_gym.training.networks import SelectEntries, relevant_entries
+from roep_gym import generator
+from roep_gym.policies import ExpertPolicy
+from roep_gym.training import (
+    Demonstrations,
+    EnvironmentConfig,
+    SelectEntries,
+    collect_demonstrations,
+    make_env,
+    make_sb3_vec_env,
+    relevant_entries,
+    write_evaluation_plan,
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def clone(model: PPO, env: VecNormalize, demonstrations: Demonstrations, setting
     actions = torch.as_tensor(demonstrations.chosen)
     optimizer = torch.optim.Adam(model.policy.parameters(), lr=1e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.batches)
-    draw = seeding.generator("clone", settings.seed)
+    draw = generator("clone", settings.seed)
     losses = []
     for batch in range(1, settings.batches + 1):
         chosen = torch.as_tensor(draw.integers(len(actions), size=settings.batch_size))

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.envs.tabletop_policies import sighted_policy
-from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.typing import Array
+from roep_gym import RuntimeContract
+from roep_gym.envs import sighted_policy
+from roep_gym.policies import ObservationRequest, PolicyEpisode, PolicyInput
 
 
 class SightedPolicy:
@@ -25,19 +24,18 @@ class SightedPolicy:
 
     def __init__(self, patience: int = 1000) -> None:
         self.observations = ObservationRequest(cameras=("agentview",), image_size=64)
-        applicable: dict[str, Any] = {
-            "checkpoint_source": "built-in",
-            "runtime_bridge": "in-process",
-            "cameras": ["agentview"],
-            "resolution": 64,
-            "control_mode": "relative",
-            "chunk_length": 1,
-            "executed_steps": 1,
-            "replan_after_intervention": False,
-            "settle_steps": 10,
-            "suite": "tabletop",
-        }
-        self.contract = RuntimeContract(**{**dict.fromkeys(FIELDS, "n/a"), **applicable})
+        self.contract = RuntimeContract.applicable(
+            checkpoint_source="built-in",
+            runtime_bridge="in-process",
+            cameras=["agentview"],
+            resolution=64,
+            control_mode="relative",
+            chunk_length=1,
+            executed_steps=1,
+            replan_after_intervention=False,
+            settle_steps=10,
+            suite="tabletop",
+        )
         self._patience = patience
         self._looks: dict[str, int] = {}
 
@@ -49,7 +47,7 @@ class SightedPolicy:
         """Open an episode; whatever is remembered, is remembered under its key."""
         self._looks[episode.key] = 0
 
-    def act(self, inputs: Sequence[PolicyInput]) -> Sequence[Array]:
+    def act(self, inputs: Sequence[PolicyInput]) -> Sequence[np.ndarray]:
         """Return a chunk (1, 7) for each decision that is due."""
         return [self._decide(given) for given in inputs]
 
@@ -60,7 +58,7 @@ class SightedPolicy:
     def close(self) -> None:
         """Nothing to release."""
 
-    def _decide(self, given: PolicyInput) -> Array:
+    def _decide(self, given: PolicyInput) -> np.ndarray:
         self._looks[given.episode] += 1
         if self._looks[given.episode] > self._patience:
             return np.zeros((1, 7), dtype=np.float32)

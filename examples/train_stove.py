@@ -26,14 +26,21 @@ from stable_baselines3.common.logger import configure
 from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecNormalize
 
-from roep_gym.policies.expert import ExpertPolicy
+from roep_gym.policies import ExpertPolicy
 from roep_gym.shields import ShieldConfig, save_shield, train_shield
-from roep_gym.training import EnvironmentConfig, make_env, make_sb3_vec_env
-from roep_gym.training.demonstrations import DemonstrationReplayBuffer, collect_demonstrations
-from roep_gym.training.episode_collector import EpisodeCollector
-from roep_gym.training.evaluation_plan import write_evaluation_plan
-from roep_gym.training.intervention_callback import InterventionCallback
-from roep_gym.training.networks import NormalizedReLU, SelectEntries, relevant_entries
+from roep_gym.training import (
+    DemonstrationReplayBuffer,
+    EnvironmentConfig,
+    EpisodeCollector,
+    InterventionCallback,
+    NormalizedReLU,
+    SelectEntries,
+    collect_demonstrations,
+    make_env,
+    make_sb3_vec_env,
+    relevant_entries,
+    write_evaluation_plan,
+)
 
 
 @dataclass(frozen=True)

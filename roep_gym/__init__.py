@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from roep_gym.policies.base import Policy
     from roep_gym.policies.registry import make_policy
     from roep_gym.record import EpisodeRecord
+    from roep_gym.seeding import generator
     from roep_gym.version import __version__
 else:
     __getattr__, __dir__ = lazy_names(
@@ -56,6 +57,7 @@ else:
             "policies.base": ["Policy"],
             "policies.registry": ["make_policy"],
             "record": ["EpisodeRecord"],
+            "seeding": ["generator"],
             "version": ["__version__"],
         },
     )
@@ -74,6 +76,7 @@ __all__ = [
     "SimulationUnstableError",
     "UnknownNameError",
     "__version__",
+    "generator",
     "make_policy",
 ]
 

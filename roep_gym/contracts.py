@@ -84,6 +84,11 @@ class RuntimeContract:
     mujoco: str | None = None
     robosuite: str | None = None
 
+    @classmethod
+    def applicable(cls, **values: Any) -> RuntimeContract:
+        """Return a contract of the given fields; every other field does not apply ("n/a")."""
+        return cls(**{**dict.fromkeys(FIELDS, "n/a"), **values})
+
     def to_dict(self) -> dict[str, ContractValue]:
         """Return the contract as a JSON-native mapping."""
         return asdict(self)

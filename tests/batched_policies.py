@@ -13,7 +13,7 @@ import torch
 from evaluation_policies import Scripted
 
 from roep_gym import seeding
-from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 
@@ -45,9 +45,7 @@ class Torch:
     """
 
     def __init__(self, chunk: int = 2, log: str = "") -> None:
-        self.contract = RuntimeContract(
-            **{**dict.fromkeys(FIELDS, "n/a"), "chunk_length": chunk, "executed_steps": chunk}
-        )
+        self.contract = RuntimeContract.applicable(chunk_length=chunk, executed_steps=chunk)
         self.observations = ObservationRequest(cameras=("agentview",), image_size=32)
         self._chunk, self._log = chunk, log
         draw = seeding.generator("torch test policy")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from roep_gym import seeding
-from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.contracts import RuntimeContract
 from roep_gym.envs.tabletop_policies import scripted_policy
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 
-CONTRACT = RuntimeContract(**dict.fromkeys(FIELDS, "n/a"))
+CONTRACT = RuntimeContract.applicable()
 
 
 class Scripted:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import json
 import pkgutil
 import pydoc
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from api_names import FACADES, first_line, public_names
+from doc_blocks import read_blocks
 
 ROOT = Path(__file__).parents[1]
 
@@ -77,6 +79,58 @@ def _sections(text: str) -> list[tuple[str, str]]:
         elif found:
             found[-1][1].append(line)
     return [(name, "\n".join(lines)) for name, lines in found]
+
+
+def _documents() -> list[tuple[str, str]]:
+    """Return name and Python source of everything that shows users how to import."""
+    found = [
+        (f"{path.relative_to(ROOT)}:{block.line}", block.code)
+        for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for block in read_blocks(path)
+        if block.language == "python"
+    ]
+    for path in (
+        *(ROOT / "docs").rglob("*.ipynb"),
+        *(ROOT / "examples").rglob("*.py"),
+        *(ROOT / "docs").rglob("*.py"),
+    ):
+        text = path.read_text(encoding="utf-8")
+        if path.suffix == ".ipynb":
+            cells = [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+            text = "\n".join("".join(cell["source"]) for cell in cells)
+        found.append((str(path.relative_to(ROOT)), text))
+    return found
+
+
+def _internal_imports(source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names if alias.name.split(".")[0] == "roep_gym"]
+            found.extend(name for name in names if name not in FACADES)
+        elif isinstance(node, ast.ImportFrom) and str(node.module).split(".")[0] == "roep_gym":
+            known = public_names(str(node.module)) if node.module in FACADES else []
+            found.extend(f"{node.module}.{alias.name}" for alias in node.names if alias.name not in known)
+    return found
+
+
+def test_pages_notebooks_and_examples_use_the_public_names_alone():
+    documents = _documents()
+    assert len(documents) > 30
+    assert {where: found for where, source in documents if (found := _internal_imports(source))} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "internal"),
+    [
+        ("from roep_gym.evaluate.plan import resolve", ["roep_gym.evaluate.plan.resolve"]),
+        ("def f():\n    import roep_gym.seeding", ["roep_gym.seeding"]),
+        ("from roep_gym.evaluate import plan", ["roep_gym.evaluate.plan"]),
+        ("import roep_gym\nfrom roep_gym.evaluate import resolve", []),
+    ],
+)
+def test_an_internal_import_is_found(source, internal):
+    assert _internal_imports(source) == internal
 
 
 def test_an_unknown_name_is_an_attribute_error():

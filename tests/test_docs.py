@@ -68,6 +68,12 @@ def test_relative_links_lead_somewhere(path):
     assert broken == []
 
 
+def test_the_index_lists_every_page_once():
+    listed = re.findall(r"^([\w/]+)$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.MULTILINE)
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert sorted(listed) == sorted({*pages, "api/modules"})
+
+
 def _without_code(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     return re.sub(r"^ *(`{3,}).*?^ *\1 *$", "", text, flags=re.DOTALL | re.MULTILINE)

@@ -12,7 +12,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import SAC
 
-from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.contracts import RuntimeContract
 from roep_gym.envs.tabletop_policies import scripted_policy
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
@@ -29,7 +29,7 @@ from roep_gym.typing import Array
 class ScriptedPolicy:
     """The scripted policy of the Tabletop environment, in chunks of two actions."""
 
-    contract = RuntimeContract(**dict.fromkeys(FIELDS, "n/a"))
+    contract = RuntimeContract.applicable()
     observations = ObservationRequest(object_state=True)
 
     def observed(self) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 import roep_gym
-from roep_gym.wrappers.profiles import PROFILES
+from roep_gym.wrappers import PROFILES
 
 COLOURS = {
     "supported": "#0072B2",
