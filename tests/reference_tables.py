@@ -160,6 +160,7 @@ def _conditions() -> str:
     rows = [
         [_code(c.name), _code(c.profile), "yes" if c.shielded else "no", _code(c.clone_of), c.role]
         for c in CONDITIONS.values()
+        if c.role != "clone"
     ]
     return _markdown(["condition", "profile", "shield", "clone of", "role"], rows)
 
@@ -188,7 +189,10 @@ def _columns(columns: Mapping[str, flat_tables.Column]) -> Callable[[], str]:
         rows = []
         for name, column in columns.items():
             if column.known:
-                values = "one of " + ", ".join(_code(value) for value in column.known if value)
+                further = {name for name, c in CONDITIONS.items() if c.role == "clone"}
+                named = [_code(value) for value in column.known if value and value not in further]
+                values = "one of " + ", ".join(named)
+                values += ", or a further clone" if further & set(column.known) else ""
             elif column.kind in ("integer", "number"):
                 values = f">= {column.low:g}" if column.low > -np.inf else "any"
                 if column.high <= 1:

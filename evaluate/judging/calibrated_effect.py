@@ -37,7 +37,8 @@ def calibrated_effects(aligned: xr.Dataset) -> xr.Dataset:
 
     Returns:
         A Dataset along (`severity`, `row`): the exact two-sided `p_value` (NaN where nothing is paired), its `label`,
-        and the numbers of executions of an episode, `clean_executions` and `perturbed_executions`.
+        and the numbers of executions of an episode, `clean_executions` and `perturbed_executions`; along `row`, what
+        `clean_replicated` returns.
     """
     replicates = identical_replicates(aligned)
     executed = {name: _executions(aligned, replicates, name) for name in ("baseline", *SEVERITIES.values())}
@@ -74,6 +75,11 @@ def calibrated_effects(aligned: xr.Dataset) -> xr.Dataset:
                 dims,
                 perturbed_count,
                 {"long_name": "perturbed executions of an episode"},
+            ),
+            "clean_replicated": (
+                "row",
+                clean_replicated(aligned),
+                {"long_name": "whether the clean clone repeats every record; -1 where it did not run"},
             ),
         },
         coords={

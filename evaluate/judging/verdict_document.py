@@ -86,6 +86,9 @@ def _row_documents(judgement: Judgement) -> list[dict[str, JSON]]:
         "rates": _branches(judgement.rates, ("condition", "outcome"), present="n"),
         "interventions": _branches(judgement.interventions, ("condition",), present="n"),
         "noise_floor": _branches(judgement.floor, ("outcome",)),
+        "calibrated_effect": _branches(
+            judgement.calibrated.drop_vars("clean_replicated"), ("severity",), present="perturbed_executions"
+        ),
         "harm": _branches(judgement.harm, ("pair",), present="support"),
         "pairing": _branches(judgement.integrity, ("pair",)),
     }

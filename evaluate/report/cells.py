@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import xarray as xr
 
+from roep_gym.evaluate.judging.calibrated_effect import ERROR_RATE, REPLICATED
 from roep_gym.evaluate.judging.gate import CLAIM_STATUS
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 
 __all__ = [
+    "CALIBRATED_COLUMNS",
+    "CALIBRATED_NOTE",
     "INFORM",
     "INTERVAL_PARTS",
     "PAIR_COLUMNS",
+    "REPLICATED_NOTE",
     "ROW_COLUMNS",
     "Field",
+    "calibrated_cells",
     "columns_of_rates",
+    "floor_cell",
     "interval_cell",
     "label_cells",
     "pair_cells",
@@ -39,6 +46,31 @@ INTERVAL_PARTS = ("low", "high")
 INFORM = "They inform and never gate."
 
 
+REPLICATED_MARK = "R"
+REPLICATED_NOTE = f"{REPLICATED_MARK}: {REPLICATED}."
+
+
+def floor_cell(run: Run, row: int, floor: float, reason: str) -> Cell:
+    """Return a noise floor, marked where its clean side rests on a clone that repeats every record."""
+    cell = number(floor, ".2f", reason)
+    replicated = run.judgement.calibrated["clean_replicated"].values[row] == 1
+    return (
+        replace(cell, text=f"{cell.text} {REPLICATED_MARK}")
+        if replicated and cell.value is not None
+        else cell
+    )
+
+
+def calibrated_cells(run: Run, row: int, severity: str, reason: str) -> tuple[Cell, Cell]:
+    """Return the p-value of the calibrated verdict with its executions, and the verdict."""
+    here = run.judgement.calibrated.sel(severity=severity).isel(row=row)
+    executions = f" ({int(here['clean_executions'])} + {int(here['perturbed_executions'])})"
+    p_value = number(float(here["p_value"]), ".3g", reason)
+    if p_value.value is None:
+        return p_value, missing(reason)
+    return replace(p_value, text=p_value.text + executions), text(here["label"].item())
+
+
 def words(**headings: str) -> tuple[Column, ...]:
     """Return columns of text, by name and heading."""
     return tuple(Column(name, heading, "left") for name, heading in headings.items())
@@ -51,6 +83,15 @@ def columns_of_rates(**headings: str) -> tuple[Column, ...]:
     )
 
 
+CALIBRATED_COLUMNS = (
+    Column("calibrated_p", "Calibrated p (executions)"),
+    *words(calibrated_effect="Calibrated effect"),
+)
+CALIBRATED_NOTE = (
+    "The calibrated effect is an exact test that clean and perturbed executions of the same episodes are exchangeable, "
+    "clones included (clean + perturbed executions of an episode); it errs in at most "
+    f"{100 * ERROR_RATE:g} % of rows without an effect."
+)
 ROW_COLUMNS = words(model="Model", suite="Suite", task="Task")
 PAIR_COLUMNS = (
     Column("support", "Pairs"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,10 +17,15 @@ from roep_gym.evaluate.judging.noise_floor import SEVERITIES, severity_effects
 from roep_gym.evaluate.judging.summaries import harm_support, model_suite_summary, model_summary
 from roep_gym.evaluate.judging.verdict_document import WORDING
 from roep_gym.evaluate.report.cells import (
+    CALIBRATED_COLUMNS,
+    CALIBRATED_NOTE,
     INFORM,
+    REPLICATED_NOTE,
     ROW_COLUMNS,
     Field,
+    calibrated_cells,
     columns_of_rates,
+    floor_cell,
     row_cells,
     row_table,
     success_cell,
@@ -61,12 +67,17 @@ def _floor_fields(run: Run) -> tuple[Field, Field]:
     """Return the fields of Delta SR and of its noise floor."""
     floor = run.judgement.floor.sel(outcome="success")
 
-    def value(name: str, form: str, needed: tuple[str, ...]) -> Callable[[int], Cell]:
-        return lambda row: number(float(floor[name].values[row]), form, run.first_absent(row, needed))
+    def delta(row: int) -> Cell:
+        return number(float(floor["signed_effect"].values[row]), "+.2f", run.first_absent(row, _PAIR))
+
+    def limit(row: int) -> Cell:
+        return floor_cell(
+            run, row, float(floor["floor"].values[row]), run.first_absent(row, (*_PAIR, *_CLONES))
+        )
 
     return (
-        Field(Column("delta_sr", "Delta SR"), value("signed_effect", "+.2f", _PAIR), True),
-        Field(Column("noise_floor_sr", "Floor F_SR"), value("floor", ".2f", (*_PAIR, *_CLONES)), True),
+        Field(Column("delta_sr", "Delta SR"), delta, True),
+        Field(Column("noise_floor_sr", "Floor F_SR"), limit, True),
     )
 
 
@@ -89,6 +100,7 @@ def outcomes(run: Run) -> Table:
     notes = (
         f"Rates with (episodes / n) and their {100 * run.judgement.config.confidence:g} % Wilson interval, which "
         "informs and does not gate.",
+        REPLICATED_NOTE,
         WORDING,
     )
     return row_table(run, "3", "Outcome matrix", fields, notes)
@@ -288,8 +300,9 @@ def severity(run: Run) -> Table:
             lambda row: success_cell(run, row, condition),
             lambda row: success_cell(run, row, f"{condition}_clone"),
             lambda _: number(float(here["signed_effect"]), "+.2f", why),
-            lambda _: number(float(here["floor"]), ".2f", clones),
+            lambda row: floor_cell(run, row, float(here["floor"]), clones),
             lambda _: label,
+            *(lambda _, cell=cell: cell for cell in calibrated_cells(run, row, name, why)),
             lambda row: success_cell(run, row, condition, "timeout"),
         )
 
@@ -309,11 +322,14 @@ def severity(run: Run) -> Table:
         Column("delta_sr", "Delta SR"),
         Column("noise_floor_sr", "Floor F_SR"),
         *words(effect="Effect"),
+        *CALIBRATED_COLUMNS,
         *columns_of_rates(timeout_rate="Timeout rate"),
     )
     notes = (
         "The floor of a severity is the larger of what re-running changes under clean and under that severity.",
         "Mild and strong are secondary evidence and never change a claim.",
+        CALIBRATED_NOTE,
+        REPLICATED_NOTE,
     )
     return Table("severity", "Severity sweep of each row against the noise floor", columns, rows, notes)
 
@@ -344,6 +360,12 @@ def effects(run: Run) -> Table:
         known = floor["above_floor"].values[row] >= 0
         return text(floor["label"].values[row]) if known else missing(clones(row))
 
+    def limit(row: int) -> Cell:
+        return floor_cell(run, row, float(floor["floor"].values[row]), clones(row))
+
+    def calibrated(part: int, row: int) -> Cell:
+        return calibrated_cells(run, row, "medium", why(row))[part]
+
     fields = (
         counted("pairs", "Pairs", support),
         counted("lost", "Lost", lost),
@@ -351,14 +373,17 @@ def effects(run: Run) -> Table:
         valued("paired_delta_sr", "Paired Delta SR", difference, "+.2f", why),
         valued("low", "Lower", interval.low, "+.2f", why),
         valued("high", "Upper", interval.high, "+.2f", why),
-        valued("noise_floor_sr", "Floor F_SR", floor["floor"].values, ".2f", clones),
+        Field(Column("noise_floor_sr", "Floor F_SR"), limit, True),
         Field(Column("effect", "Effect", "left"), effect, True),
+        *(Field(column, partial(calibrated, k), True) for k, column in enumerate(CALIBRATED_COLUMNS)),
         valued("mcnemar_p", "McNemar p", pair["mcnemar_p"].values, ".3g", why),
     )
     notes = (
         f"Delta SR = SR(clean) - SR(medium) over pairs, with the {100 * confidence:g} % hybrid score interval for "
         "paired rates (Newcombe 1998, method 10); p is the exact McNemar test, not corrected for the number of rows.",
         f"{INFORM} {_EFFECT_NOTE}",
+        CALIBRATED_NOTE,
+        REPLICATED_NOTE,
     )
     title = "Effect of the medium perturbation against the noise floor"
     return row_table(run, "effects", title, fields, notes)
