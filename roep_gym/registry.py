@@ -31,7 +31,7 @@ class Registry:
         >>> policies = Registry("policy", "roep_gym.policies", {"random": "roep_gym.policies.random:RandomPolicy"})
         >>> policies.find("random").__name__
         'RandomPolicy'
-        >>> policies.find("rendom")
+        >>> policies.find("rendom")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
         roep_gym.error.UnknownNameError: Unknown policy 'rendom'. Did you mean 'random'? ...
