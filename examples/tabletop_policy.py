@@ -25,8 +25,6 @@ class SightedPolicy:
     def __init__(self, patience: int = 1000) -> None:
         self.observations = ObservationRequest(cameras=("agentview",), image_size=64)
         self.contract = RuntimeContract.applicable(
-            checkpoint_source="built-in",
-            runtime_bridge="in-process",
             cameras=["agentview"],
             resolution=64,
             control_mode="relative",
@@ -40,8 +38,8 @@ class SightedPolicy:
         self._looks: dict[str, int] = {}
 
     def observed(self) -> Mapping[str, Any]:
-        """Return what the evaluation cannot see from outside."""
-        return {"checkpoint_source": "built-in", "runtime_bridge": "in-process", "chunk_length": 1}
+        """Return what only the policy can measure; this one has no weights, and the evaluation sees the rest."""
+        return {}
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode; whatever is remembered, is remembered under its key."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,3 +101,28 @@ class StateOnly(Scripted):
 def leave(status: int) -> None:
     """End the process, as a careless loader does."""
     raise SystemExit(status)
+
+
+class Repeater(Scripted):
+    """Declares what is not so, and repeats the declaration as what it observed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        wrong = {
+            "cameras": ["nowhere"],
+            "resolution": 7,
+            "rotation": "upright",
+            "control_mode": "absolute",
+            "gripper_sign": "+1 open, -1 close",
+            "eef_orientation": "quaternion",
+            "chunk_length": 5,
+            "executed_steps": 5,
+            "settle_steps": 3,
+            "suite": "libero_goal",
+            "mujoco": "0.0",
+            "robosuite": "0.0",
+        }
+        self.contract = replace(self.contract, **wrong)
+
+    def observed(self) -> dict[str, Any]:
+        return self.contract.to_dict()

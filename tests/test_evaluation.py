@@ -43,6 +43,7 @@ from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
 from roep_gym.evaluate.store.journal import Journal
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
+from roep_gym.fingerprint import versions
 from roep_gym.shields import Shield
 from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile
 
@@ -139,6 +140,34 @@ def test_the_parameters_of_a_profile_belong_to_plan_dataset_and_comparison(
     evaluate(changed, tmp_path / "other", InProcessExecutor)
     with pytest.raises(InvalidInputError, match=r'profiles differ: .*"alpha": 0\.3.* and .*"alpha": 0\.4'):
         compare(data, load_dataset(RunDirectory(tmp_path / "other").dataset))
+
+
+def test_repeating_a_declaration_observes_nothing_that_the_evaluation_measures(tmp_path: Path) -> None:
+    models = [{"name": "repeater", "policy": "evaluation_policies:Repeater"}]
+    environment = {"cameras": ["agentview"], "image_size": 32, "control_mode": "relative", "settle_steps": 10}
+    plan = make_plan(
+        models=models, environment=environment, conditions=["baseline"], seed_groups=1, episodes=1
+    )
+    evaluate(plan, tmp_path / "run", InProcessExecutor)
+    data = load_dataset(RunDirectory(tmp_path / "run").dataset)
+    ran = {line["name"]: line["observed"] for line in json.loads(data["contract"].item())}
+    wrong = {line["name"] for line in json.loads(data["contract"].item()) if line["verdict"] != "match"}
+    measured = {
+        "cameras": ["agentview"],
+        "resolution": 32,
+        "control_mode": "relative",
+        "gripper_sign": "-1 open, +1 close",
+        "eef_orientation": "axis_angle",
+        "chunk_length": 1,
+        "executed_steps": 1,
+        "settle_steps": 10,
+        "suite": "tabletop",
+        "mujoco": versions().get("mujoco"),
+        "robosuite": versions().get("robosuite"),
+    }
+    assert {name: ran[name] for name in measured} == measured
+    assert wrong == set(measured)
+    assert data["contract_status"].item() == "mismatch"
 
 
 def test_hundreds_of_aborted_attempts_of_one_episode_are_counted(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_the_defaults_claim_nothing_and_hide_nothing() -> None:
     policy = FunctionPolicy(sighted_policy, {"cameras": ["agentview"], "image_size": 64})
     assert policy.observations == ObservationRequest(cameras=("agentview",), image_size=64)
     declared = {name: value for name, value in policy.contract.to_dict().items() if value != "n/a"}
-    assert declared == {"cameras": ["agentview"], "resolution": 64, "runtime_bridge": "in-process"}
+    assert declared == {"cameras": ["agentview"], "resolution": 64}
     observed = {**policy.observed(), "cameras": ["agentview"], "resolution": 256}
     assert [line.name for line in unresolved(compare(policy.contract, observed))] == ["resolution"]
     assert FunctionPolicy(act, contract={"suite": "libero_goal"}).contract.suite == "libero_goal"
@@ -189,7 +189,7 @@ def test_a_preset_gives_infer_what_openpis_client_sends() -> None:
 
     policy = adapt_policy(Served(), preset="pi05_libero", contract={"precision": "float32"})
     assert policy.observations == ObservationRequest(("agentview", "robot0_eye_in_hand"), image_size=256)
-    assert (policy.contract.runtime_bridge, policy.contract.precision) == ("in-process", "float32")
+    assert (policy.contract.runtime_bridge, policy.contract.precision) == ("n/a", "float32")
     assert policy.contract.executed_steps == 5
     suite = type("Tests", (PolicyContractTests,), {"make_policy": lambda self: policy})()
     policy.begin(suite.make_episode(0))
@@ -200,6 +200,9 @@ def test_a_preset_gives_infer_what_openpis_client_sends() -> None:
         "observation/wrist_image": (224, 224, 3),
         "observation/state": (8,),
     }
+    declared = policy.contract.to_dict()
+    assert dict(policy.observed()) == {name: declared[name] for name in policy.observed()}
+    assert {"rotation", "resize", "proprio_layout"} <= set(policy.observed())
     with pytest.raises(UnknownNameError, match="Did you mean 'pi05_libero'"):
         adapt_policy(Served(), preset="pi05_liber")
 

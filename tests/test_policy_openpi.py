@@ -60,16 +60,13 @@ def ask(policy: OpenPIPolicy, step: int, key: str = "e") -> np.ndarray:
 
 def test_asks_and_observes(normal_port: int):
     policy = custom(normal_port, extra_keys={})
-    assert policy.observed()["chunk_length"] is None
+    assert policy.observed() == {}
     begin(policy)
     np.testing.assert_array_equal(ask(policy, 6), np.full((10, 7), 6.0))
     assert policy.observed() == {
         "prompt_format": "{instruction}",
-        "action_scale": "none",
-        "action_clip": "none",
         "checkpoint_revision": "tiny-1",
         "runtime_bridge": "openpi-websocket",
-        "chunk_length": 10,
     }
     policy.close()
 

@@ -14,6 +14,7 @@ from roep_gym.policies.openpi.request import (
     PRESETS,
     axis_angle,
     build_request,
+    measure_request,
     resize_with_pad,
     rotated_180,
 )
@@ -95,6 +96,34 @@ def test_request_of_a_libero_checkpoint():
     assert (state.shape, state.dtype) == ((8,), np.float64)
     np.testing.assert_allclose(state, [0.1, 0.2, 0.3, np.pi, 0, 0, 0.04, -0.04], rtol=1e-6)
     assert request["prompt"] == "turn on the stove"
+
+
+IMAGES = ("observation/image", "observation/wrist_image")
+
+
+def test_what_was_done_to_an_observation_is_read_off_the_request():
+    preset, decision = PRESETS["pi05_libero"], given()
+    sent = build_request(preset, EPISODE, decision, extra_keys={}, send_episode=False)
+    found = measure_request(preset, EPISODE, decision, sent)
+    declared = preset.contract.to_dict()
+    assert found == {name: declared[name] for name in found}
+    assert set(found) == {"prompt_format", "rotation", "crop", "resize", "encoding", "proprio_layout"}
+    upright = {
+        key: resize_with_pad(decision.observation[f"{preset.images[key]}_image"], 224) for key in IMAGES
+    }
+    assert measure_request(preset, EPISODE, decision, sent | upright)["rotation"] == "upright"
+    cropped = {key: sent[key][::-1] for key in IMAGES}
+    changed = sent | cropped | {"prompt": "Task: stove", "observation/state": np.zeros(8)}
+    assert measure_request(preset, EPISODE, decision, changed) == {}
+
+
+def test_a_frame_that_equals_its_mirror_image_shows_no_rotation():
+    even = np.full((256, 256, 3), 7, dtype=np.uint8)
+    decision = given(agentview_image=even, robot0_eye_in_hand_image=even)
+    sent = build_request(PRESETS["pi05_libero"], EPISODE, decision, extra_keys={}, send_episode=False)
+    found = measure_request(PRESETS["pi05_libero"], EPISODE, decision, sent)
+    assert "rotation" not in found
+    assert found["crop"] == "none"
 
 
 def test_extra_keys_and_episode():

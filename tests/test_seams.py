@@ -61,7 +61,7 @@ env = ShieldAction(env, {shields!r})
 observation, info = env.reset(seed=0)
 (metadata,) = info["perturbation"]["metadata"]["agentview_image"]
 assert metadata == {{"operator": {operators!r}, "level": 0.5}}, metadata
-assert make_policy({policies!r}).contract.runtime_bridge == "in-process"
+assert make_policy({policies!r}).contract.runtime_bridge == "n/a"
 *_, info = env.step(env.action_space.sample())
 assert info["shield"]["risk"] == 0.1
 """

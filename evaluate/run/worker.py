@@ -28,6 +28,16 @@ from roep_gym.typing import JSON
 __all__ = ["EpisodeWorker"]
 
 
+_ANSWERED = {
+    "cameras": "cameras",
+    "resolution": "image_size",
+    "control_mode": "control_mode",
+    "settle_steps": "settle_steps",
+    "suite": "suite",
+}
+"""Attribute of the environment that answers for a field of the runtime contract."""
+
+
 def _build_policy(model: ModelSpec) -> Policy:
     return make_policy(model.policy, **model.arguments)
 
@@ -112,7 +122,7 @@ class EpisodeWorker:
                 record.attributes,
                 fingerprint=details,
                 declared=policy.contract.to_dict(),
-                observed=self._observed(row, policy, record.attributes.longest_chunk),
+                observed=self._observed(env, policy, record.attributes.longest_chunk),
             ),
         )
 
@@ -130,27 +140,27 @@ class EpisodeWorker:
             self._env, self._arguments = make_environment(arguments), arguments
         return self._env
 
-    def _observed(self, row: Row, policy: Policy, longest_chunk: int) -> Mapping[str, JSON]:
-        """Return what really ran, by field of the runtime contract."""
-        settings, own = chunk_settings(policy), policy.observed()
+    def _observed(self, env: gym.Env[Any, Any], policy: Policy, longest_chunk: int) -> Mapping[str, JSON]:
+        """Return what really ran, by field of the runtime contract.
+
+        What the evaluation measures itself is never taken from the policy; what neither measured is missing or None.
+        """
+        own, settings, inner = policy.observed(), chunk_settings(policy), env.unwrapped
         for name in own:
             if name not in contracts.FIELDS:
                 raise unknown_name("field in what the policy observed", name, contracts.FIELDS)
-        arguments = environment_arguments(row, self._plan.plan.environment, policy)
         installed = fingerprint.versions()
+        conventions: Mapping[str, JSON] = getattr(inner, "conventions", {})
         ran = {
-            "cameras": arguments["cameras"],
-            "resolution": arguments["image_size"],
-            "control_mode": arguments["control_mode"],
-            "settle_steps": arguments["settle_steps"],
-            "suite": row.suite,
-            "gripper_sign": "-1 open, +1 close",
-            "eef_orientation": "axis_angle",
+            # Frames as the environment gives them; a policy that turns them says so.
+            "rotation": conventions.get("rotation") if getattr(inner, "cameras", ()) else None,
+            **own,
+            **{field: getattr(inner, name, None) for field, name in _ANSWERED.items()},
+            **{field: conventions.get(field) for field in ("gripper_sign", "eef_orientation")},
             "replan_after_intervention": settings.replan_after_intervention,
             "mujoco": installed.get("mujoco"),
             "robosuite": installed.get("robosuite"),
-            **own,
-            # What came back and was executed, whatever the policy says; an episode without a chunk shows nothing.
+            # What came back and was executed; an episode without a chunk shows nothing.
             "chunk_length": longest_chunk or None,
             "executed_steps": min(settings.executed_steps or longest_chunk, longest_chunk) or None,
         }

@@ -143,6 +143,12 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         self.instruction = self.libero_task.instruction
         self.render_mode, self.render_camera = render_mode, render_camera
         self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
+        # Those of OSC_POSE and the Panda gripper; a scene with others is refused when it is built.
+        self.conventions = {
+            "rotation": "upright",
+            "gripper_sign": "-1 open, +1 close",
+            "eef_orientation": "axis_angle",
+        }
         self.initial_states, self.placement_shift = initial_states, float(placement_shift)
         self.settle_steps, self.control_mode = settle_steps, control_mode
         self.reward, self.reward_discount = reward, float(reward_discount)

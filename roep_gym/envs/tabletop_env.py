@@ -122,6 +122,11 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
         self.settle_steps, self.control_mode = settle_steps, control_mode
         self.unsafe_channels, self.terminate_on_unsafe = ("action_bounds", "workspace"), terminate_on_unsafe
+        self.conventions = {
+            "rotation": "upright",
+            "gripper_sign": "-1 open, +1 close",
+            "eef_orientation": "axis_angle",
+        }
         self.render_mode = render_mode
         self.observation_fields: dict[str, tuple[str, ...]] = {
             "proprio": (*(f"eef_{axis}" for axis in _POSE), "gripper_qpos_0", "gripper_qpos_1")

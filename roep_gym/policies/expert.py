@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -60,16 +61,15 @@ class ExpertPolicy:
             raise InvalidInputError(f"Expected noise to be finite and >= 0, got {noise!r}.")
         self._chunk, self._failure_rate, self._noise = chunk, failure_rate, noise
         self._revision = source_revision(sys.modules[__name__], expert_motion, expert_skills)
-        self._returned: int | None = None
         self._episodes: dict[str, _Episode] = {}
 
     @property
     def contract(self) -> RuntimeContract:
         """The runtime that the expert was written for; what concerns pixels, prompts and weights does not apply."""
         return RuntimeContract(
-            checkpoint_source="built-in",
+            checkpoint_source="n/a",
             checkpoint_revision=self._revision,
-            runtime_bridge="in-process",
+            runtime_bridge="any",
             cameras="n/a",
             resolution="n/a",
             rotation="n/a",
@@ -77,37 +77,26 @@ class ExpertPolicy:
             resize="n/a",
             encoding="n/a",
             prompt_format="n/a",
-            proprio_layout="eef_pos(3) eef_quat(4)",
+            proprio_layout="n/a",
             control_mode="relative",
-            action_scale="none",
-            action_clip="[-1, 1]",
+            action_scale="n/a",
+            action_clip="n/a",
             unnorm_key="n/a",
             gripper_sign="-1 open, +1 close",
             eef_orientation="axis_angle",
             chunk_length=self._chunk,
             executed_steps=self._chunk,
             replan_after_intervention=False,
-            precision="float64",
+            precision="n/a",
             settle_steps=10,
             suite="any",
             mujoco="any",
             robosuite="any",
         )
 
-    def observed(self) -> Mapping[str, object]:
-        """Return the contract fields that only the policy can observe."""
-        return {
-            "checkpoint_source": "built-in",
-            "checkpoint_revision": self._revision,
-            "runtime_bridge": "in-process",
-            "proprio_layout": "eef_pos(3) eef_quat(4)",
-            "action_scale": "none",
-            "action_clip": "[-1, 1]",
-            "gripper_sign": "-1 open, +1 close",
-            "eef_orientation": "axis_angle",
-            "chunk_length": self._returned,
-            "precision": "float64",
-        }
+    def observed(self) -> Mapping[str, Any]:
+        """Return the hash of the code."""
+        return {"checkpoint_revision": self._revision}
 
     @property
     def observations(self) -> ObservationRequest:
@@ -152,15 +141,13 @@ class ExpertPolicy:
             draw = seeding.generator("expert", "noise", episode.seed, decision.step + step)
             return self._noise * draw.standard_normal(6)
 
-        actions = episode.motion.chunk(
+        return episode.motion.chunk(
             decision.step,
             HandPose.from_proprio(_named(episode, decision, "proprio")),
             _named(episode, decision, "object_state"),
             self._chunk,
             tremble if self._noise else None,
         )
-        self._returned = len(actions)
-        return actions
 
 
 def _named(episode: _Episode, decision: PolicyInput, observation: str) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.typing import Array
+from roep_gym.typing import JSON, Array
 
 __all__ = ["FunctionPolicy", "InferPolicy"]
 
@@ -27,8 +28,8 @@ class FunctionPolicy:
             chunk, shape (steps, action dimension).
         observations: What the function looks at, for an evaluation that builds its environment from it; None: no camera
             and no object state. An environment of your own gives what it gives. A mapping of the fields will do.
-        contract: The runtime it was made for; None: "n/a" in all fields but the cameras, their resolution and the
-            bridge, which claims nothing. A mapping replaces some of these.
+        contract: The runtime it was made for; None: "n/a" in all fields but the cameras and their resolution,
+            which claims nothing. A mapping replaces some of these.
 
     Raises:
         UnknownNameError: A mapping has an unknown field.
@@ -47,11 +48,10 @@ class FunctionPolicy:
         self.observations: ObservationRequest = observations
         self.contract = _contract(contract, _silent_contract(observations))
         self._episodes: dict[str, PolicyEpisode] = {}
-        self._longest = 0
 
     def observed(self) -> Mapping[str, Any]:
-        """Return how the function was reached and the longest chunk that it gave."""
-        return {"runtime_bridge": "in-process", "chunk_length": self._longest}
+        """Return nothing: nobody can measure what a function does inside."""
+        return {}
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode."""
@@ -63,12 +63,8 @@ class FunctionPolicy:
         Raises:
             InvalidInputError: The function looks up an observation that the environment does not give.
         """
-        chunks = []
-        for given in inputs:
-            answer = np.asarray(self._ask(self._episodes[given.episode], given))
-            chunks.append(answer[np.newaxis] if answer.ndim == 1 else answer)
-        self._longest = max([self._longest, *(len(chunk) for chunk in chunks if chunk.ndim)])
-        return chunks
+        answers = [np.asarray(self._ask(self._episodes[given.episode], given)) for given in inputs]
+        return [answer[np.newaxis] if answer.ndim == 1 else answer for answer in answers]
 
     def end(self, episode: str) -> None:
         """Forget an episode."""
@@ -101,7 +97,7 @@ class InferPolicy(FunctionPolicy):
     Args:
         policy: The object.
         observations: What it looks at; None: what the preset shows, else as for `FunctionPolicy`.
-        contract: The runtime it was made for; None: that of the preset, reached in process, else as for
+        contract: The runtime it was made for; None: that of the preset without its bridge, else as for
             `FunctionPolicy`.
         preset: One of `roep_gym.policies.openpi.request.PRESETS`, whose requests `infer` is then given, as openpi's
             LIBERO client sends them; empty: our observation, with the instruction under "prompt".
@@ -118,8 +114,10 @@ class InferPolicy(FunctionPolicy):
         preset: str = "",
     ) -> None:
         self._policy, self._make_request = policy, _plain_request
+        self._measure: Callable[..., dict[str, JSON]] = lambda *_: {}
+        self._measured: dict[str, JSON] = {}
         if preset:
-            from roep_gym.policies.openpi.request import PRESETS, build_request
+            from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
 
             if preset not in PRESETS:
                 raise unknown_name("openpi preset", preset, PRESETS)
@@ -127,12 +125,17 @@ class InferPolicy(FunctionPolicy):
             self._make_request = lambda episode, given: build_request(
                 chosen, episode, given, extra_keys={}, send_episode=False
             )
+            self._measure = partial(measure_request, chosen)
             observations = observations or ObservationRequest(
                 tuple(chosen.images.values()), image_size=chosen.image_size
             )
-            contract = _contract(contract, replace(chosen.contract, runtime_bridge="in-process"))
+            contract = _contract(contract, replace(chosen.contract, runtime_bridge="n/a"))
         super().__init__(policy.infer, observations, contract)
         self._resets = callable(getattr(policy, "reset", None))
+
+    def observed(self) -> Mapping[str, Any]:
+        """Return what the first request of a preset was seen to hold."""
+        return self._measured
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode; an object with `reset()` is reset, and has no other episode open."""
@@ -157,7 +160,9 @@ class InferPolicy(FunctionPolicy):
         return super().act(inputs)
 
     def _ask(self, episode: PolicyEpisode, given: PolicyInput) -> Any:
-        answer = self._policy.infer(self._make_request(episode, given))
+        request = self._make_request(episode, given)
+        self._measured = self._measured or self._measure(episode, given, request)
+        answer = self._policy.infer(request)
         if not isinstance(answer, Mapping):
             return answer
         if "actions" not in answer:
@@ -181,9 +186,9 @@ def _contract(given: RuntimeContract | Mapping[str, Any] | None, default: Runtim
 
 
 def _silent_contract(observations: ObservationRequest) -> RuntimeContract:
-    known: dict[str, Any] = {"runtime_bridge": "in-process"}
+    known: dict[str, Any] = {}
     if observations.cameras:
-        known |= {"cameras": list(observations.cameras), "resolution": observations.image_size}
+        known = {"cameras": list(observations.cameras), "resolution": observations.image_size}
     return RuntimeContract(**{**dict.fromkeys(FIELDS, "n/a"), **known})
 
 

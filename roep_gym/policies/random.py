@@ -41,9 +41,9 @@ class RandomPolicy:
     def contract(self) -> RuntimeContract:
         """The runtime of the policy; hardly any field applies."""
         return RuntimeContract(
-            checkpoint_source="built-in",
+            checkpoint_source="n/a",
             checkpoint_revision=self._revision,
-            runtime_bridge="in-process",
+            runtime_bridge="any",
             cameras="n/a",
             resolution="n/a",
             rotation="n/a",
@@ -53,15 +53,15 @@ class RandomPolicy:
             prompt_format="n/a",
             proprio_layout="n/a",
             control_mode="relative",
-            action_scale="none",
-            action_clip="[-1, 1]",
+            action_scale="n/a",
+            action_clip="n/a",
             unnorm_key="n/a",
             gripper_sign="n/a",
             eef_orientation="n/a",
             chunk_length=self._shape[0],
             executed_steps=self._shape[0],
             replan_after_intervention=False,
-            precision="float32",
+            precision="n/a",
             settle_steps=10,
             suite="any",
             mujoco="any",
@@ -74,16 +74,8 @@ class RandomPolicy:
         return ObservationRequest()
 
     def observed(self) -> Mapping[str, Any]:
-        """Return what only the policy can observe of its runtime."""
-        return {
-            "checkpoint_source": "built-in",
-            "checkpoint_revision": self._revision,
-            "runtime_bridge": "in-process",
-            "action_scale": "none",
-            "action_clip": "[-1, 1]",
-            "chunk_length": self._shape[0],
-            "precision": "float32",
-        }
+        """Return the hash of the code."""
+        return {"checkpoint_revision": self._revision}
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode."""

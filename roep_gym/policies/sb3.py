@@ -99,18 +99,18 @@ class ModelPolicy:
         declared = RuntimeContract(
             checkpoint_source=self._source,
             checkpoint_revision=self._revision,
-            runtime_bridge="in-process",
+            runtime_bridge="any",
             cameras=list(request.cameras) if request.cameras else "n/a",
             resolution=request.image_size if request.cameras else "n/a",
-            rotation="upright",
-            crop="none",
-            resize="none",
-            encoding="none",
+            rotation="upright" if request.cameras else "n/a",
+            crop="n/a",
+            resize="n/a",
+            encoding="n/a",
             prompt_format="n/a",
-            proprio_layout="proprio" if "proprio" in self._spaces else "n/a",
+            proprio_layout="n/a",
             control_mode="relative",
-            action_scale="none",
-            action_clip="action space",
+            action_scale="n/a",
+            action_clip="n/a",
             unnorm_key="n/a",
             gripper_sign="-1 open, +1 close",
             eef_orientation="axis_angle",
@@ -137,19 +137,10 @@ class ModelPolicy:
         )
 
     def observed(self) -> Mapping[str, Any]:
-        """Return what only the policy can observe of its runtime."""
+        """Return where the model was read from, the hash of its file, and the precision of its parameters."""
         return {
             "checkpoint_source": self._source,
             "checkpoint_revision": self._revision,
-            "runtime_bridge": "in-process",
-            "rotation": "upright",
-            "crop": "none",
-            "resize": "none",
-            "encoding": "none",
-            "proprio_layout": "proprio" if "proprio" in self._spaces else "n/a",
-            "action_scale": "none",
-            "action_clip": "action space",
-            "chunk_length": 1,
             "precision": self._precision(),
         }
 

@@ -21,7 +21,7 @@ from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.policies.openpi.codec import pack, unpack
-from roep_gym.policies.openpi.request import PRESETS, STATE_LAYOUT, build_request
+from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
 from roep_gym.typing import Array
 
 __all__ = ["OpenPIConnection", "OpenPIPolicy"]
@@ -184,7 +184,7 @@ class OpenPIPolicy:
         self._extra_keys, self._send_episode = dict(extra_keys or {}), send_episode
         self._connection: OpenPIConnection | None = None
         self._metadata: Mapping[str, Any] = {}
-        self._chunk_length: int | None = None
+        self._measured: Mapping[str, Any] = {}
         self._episodes: dict[str, _Open] = {}
 
     @property
@@ -207,31 +207,12 @@ class OpenPIPolicy:
         )
 
     def observed(self) -> Mapping[str, Any]:
-        """Return what this client does, and what the server says of itself in its metadata.
+        """Return what the first request of the connection was seen to hold, and what the server says of itself.
 
         The servers of openpi say nothing about their checkpoint, so its source and revision stay unknown.
         """
-        does: dict[str, Any] = {
-            "prompt_format": "{instruction}",
-            "action_scale": "none",
-            "action_clip": "none",
-        }
-        if self._preset.images:
-            does |= {
-                "rotation": "rotated_180",
-                "crop": "none",
-                "resize": "pad_bilinear_224",
-                "encoding": "none",
-            }
-        if self._preset.state_key:
-            does["proprio_layout"] = STATE_LAYOUT
-        says = {name: self._metadata[name] for name in FIELDS if name in self._metadata}
-        return {
-            **does,
-            **says,
-            "runtime_bridge": "openpi-websocket",
-            "chunk_length": self._chunk_length,
-        }
+        said = {name: self._metadata[name] for name in FIELDS if name in self._metadata}
+        return {**said, **self._measured}
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode, and a connection where there is none.
@@ -247,7 +228,7 @@ class OpenPIPolicy:
                 connect_timeout=self._connect_timeout,
                 infer_timeout=self._infer_timeout,
             )
-            self._metadata = self._connection.metadata
+            self._metadata, self._measured = self._connection.metadata, {}
         self._episodes[episode.key] = _Open(episode, self._connection)
 
     def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
@@ -291,9 +272,10 @@ class OpenPIPolicy:
                 f"Expected the entry 'actions' in the reply of the openpi server at {self._host}:{self._port}, "
                 f"got {sorted(map(str, reply))}; the server's policy must return it."
             )
-        chunk = np.asarray(reply["actions"])
-        self._chunk_length = len(chunk) if chunk.ndim else None
-        return chunk
+        if not self._measured:
+            sent = measure_request(self._preset, opened.episode, given, request)
+            self._measured = {"runtime_bridge": "openpi-websocket", **sent}
+        return np.asarray(reply["actions"])
 
     def _drop(self) -> None:
         if self._connection is not None:

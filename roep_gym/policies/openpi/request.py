@@ -18,9 +18,17 @@ from PIL import Image
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
-from roep_gym.typing import Array, FloatArray
+from roep_gym.typing import JSON, Array, FloatArray
 
-__all__ = ["PRESETS", "OpenPIPreset", "axis_angle", "build_request", "resize_with_pad", "rotated_180"]
+__all__ = [
+    "PRESETS",
+    "OpenPIPreset",
+    "axis_angle",
+    "build_request",
+    "measure_request",
+    "resize_with_pad",
+    "rotated_180",
+]
 
 REQUEST_SIZE = 224
 STATE_LAYOUT = "eef_pos(3) eef_axis_angle(3) gripper_qpos(2)"
@@ -56,8 +64,8 @@ _PI05_LIBERO = OpenPIPreset(
         prompt_format="{instruction}",
         proprio_layout=STATE_LAYOUT,
         control_mode="relative",
-        action_scale="none",
-        action_clip="none",
+        action_scale="n/a",
+        action_clip="n/a",
         unnorm_key="n/a",
         gripper_sign="-1 open, +1 close",
         eef_orientation="axis_angle",
@@ -136,6 +144,36 @@ def build_request(
             "fields": {name: list(fields) for name, fields in episode.fields.items()},
         }
     return request
+
+
+def measure_request(
+    preset: OpenPIPreset, episode: PolicyEpisode, given: PolicyInput, request: Mapping[str, Any]
+) -> dict[str, JSON]:
+    """Return what was done to an observation on its way into a request, by field of the runtime contract.
+
+    What was sent is compared with what was given; a field that no known preparation explains is left out.
+    """
+    found: dict[str, JSON] = {}
+    if request["prompt"] == given.instruction:
+        found["prompt_format"] = "{instruction}"
+    frames = {key: _entry(given, f"{camera}_image") for key, camera in preset.images.items()}
+    turns = [
+        name
+        for name, direction in {"upright": 1, "rotated_180": -1}.items()
+        if all(
+            np.array_equal(
+                request[key], resize_with_pad(np.ascontiguousarray(frame[:, ::direction]), REQUEST_SIZE)
+            )
+            for key, frame in frames.items()
+        )
+    ]
+    if frames and turns:  # the bytes of the whole frame, resized
+        found |= {"crop": "none", "resize": f"pad_bilinear_{REQUEST_SIZE}", "encoding": "none"}
+    if len(turns) == 1:  # a frame that equals its mirror image shows both
+        found["rotation"] = turns[0]
+    if preset.state_key and np.array_equal(request[preset.state_key], _state(episode, given)):
+        found["proprio_layout"] = STATE_LAYOUT
+    return found
 
 
 def rotated_180(frame: Array) -> Array:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +33,6 @@ __all__ = ["WEIGHTS", "BlindPolicy", "VisuomotorPolicy"]
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Folder of the weights that ship with the package, one file a suite, and their checksums."""
-_PROPRIO = "eef_pos(3) eef_quat(4)"
 
 
 @dataclass
@@ -72,34 +72,35 @@ class VisuomotorPolicy:
         self._trained, revision = _load(Path(weights) if weights else WEIGHTS)
         code = source_revision(sys.modules[__name__], network, expert_motion, expert_skills)
         self._revision = f"{revision}+{code}"
-        self._returned: int | None = None
+        precisions = {str(p.dtype) for t in self._trained.values() for p in t.network.parameters()}
+        self._precision = ", ".join(sorted(precisions)).replace("torch.", "")
         self._episodes: dict[str, _Episode] = {}
 
     @property
     def contract(self) -> RuntimeContract:
-        """The runtime that the policy was trained and written for."""
+        """The runtime that the policy was trained and written for; its code prepares neither image nor action."""
         return RuntimeContract(
             checkpoint_source=self._source,
             checkpoint_revision=self._revision,
-            runtime_bridge="in-process",
+            runtime_bridge="any",
             cameras=[CAMERA],
             resolution=IMAGE_SIZE,
             rotation="upright",
-            crop="none",
-            resize="none",
-            encoding="none",
-            prompt_format="{instruction}",
-            proprio_layout=_PROPRIO,
+            crop="n/a",
+            resize="n/a",
+            encoding="n/a",
+            prompt_format="n/a",
+            proprio_layout="n/a",
             control_mode="relative",
-            action_scale="none",
-            action_clip="[-1, 1]",
+            action_scale="n/a",
+            action_clip="n/a",
             unnorm_key="n/a",
             gripper_sign="-1 open, +1 close",
             eef_orientation="axis_angle",
             chunk_length=self._chunk,
             executed_steps=self._chunk,
             replan_after_intervention=False,
-            precision="float32",
+            precision=self._precision,
             settle_steps=10,
             suite="any",
             mujoco="any",
@@ -111,24 +112,12 @@ class VisuomotorPolicy:
         """One camera, no depth, no poses."""
         return ObservationRequest(cameras=(CAMERA,), image_size=IMAGE_SIZE)
 
-    def observed(self) -> Mapping[str, object]:
-        """Return the contract fields that only the policy can observe."""
+    def observed(self) -> Mapping[str, Any]:
+        """Return where the weights were read from, the hash of weights and code, and the precision of the weights."""
         return {
             "checkpoint_source": self._source,
             "checkpoint_revision": self._revision,
-            "runtime_bridge": "in-process",
-            "rotation": "upright",
-            "crop": "none",
-            "resize": "none",
-            "encoding": "none",
-            "prompt_format": "{instruction}",
-            "proprio_layout": _PROPRIO,
-            "action_scale": "none",
-            "action_clip": "[-1, 1]",
-            "gripper_sign": "-1 open, +1 close",
-            "eef_orientation": "axis_angle",
-            "chunk_length": self._returned,
-            "precision": "float32",
+            "precision": self._precision,
         }
 
     def begin(self, episode: PolicyEpisode) -> None:
@@ -200,9 +189,7 @@ class VisuomotorPolicy:
         }
         proprio = dict(zip(episode.proprio, decision.observation["proprio"].tolist(), strict=True))
         hand = HandPose.from_proprio(proprio)
-        actions = episode.motion.chunk(decision.step, hand, poses, self._chunk)
-        self._returned = len(actions)
-        return actions
+        return episode.motion.chunk(decision.step, hand, poses, self._chunk)
 
 
 class BlindPolicy(VisuomotorPolicy):
