@@ -105,6 +105,10 @@ def _blas() -> Iterator[Any]:
 def _controller() -> Iterator[Any]:
     """Yield what robosuite's compiled operational-space control makes of fixed matrices."""
     import numpy as np
+
+    from roep_gym.envs.robosuite_import import import_robosuite
+
+    import_robosuite()
     from robosuite.utils.control_utils import nullspace_torques, opspace_matrices, orientation_error
 
     draw = np.random.Generator(np.random.Philox(1))

@@ -8,12 +8,11 @@ the paths found, through a private configuration, before anything imports it. Up
 
 from __future__ import annotations
 
-import atexit
 import functools
+import hashlib
 import importlib
 import importlib.util
 import os
-import shutil
 import sys
 import tempfile
 from dataclasses import asdict, dataclass
@@ -22,6 +21,7 @@ from typing import Any
 
 import yaml
 
+from roep_gym.atomic_file import write_atomically
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError
 
 __all__ = ["LiberoPaths", "find_libero", "isolate_libero"]
@@ -87,12 +87,10 @@ def isolate_libero() -> LiberoPaths:
         InvalidInputError: LIBERO insists on other folders than those found.
     """
     paths = find_libero()
-    folder = Path(tempfile.mkdtemp(prefix="roep-gym-libero-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    text = yaml.safe_dump({key: str(path) for key, path in asdict(paths).items()})
+    folder = _private_folder(hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
     config = folder / "config.yaml"
-    config.write_text(
-        yaml.safe_dump({key: str(path) for key, path in asdict(paths).items()}), encoding="utf-8"
-    )
+    write_atomically(config, text.encode())
     imported_before = "libero.libero" in sys.modules
     os.environ["LIBERO_CONFIG_PATH"] = str(folder)
     libero: Any = importlib.import_module("libero.libero")
@@ -106,6 +104,23 @@ def isolate_libero() -> LiberoPaths:
                 "start a fresh process in an environment with one LIBERO only."
             )
     return paths
+
+
+def _private_folder(name: str) -> Path:
+    """Return a temporary folder of this user for a configuration, one for all processes: workers are killed.
+
+    Raises:
+        InvalidInputError: The folder exists and others can write to it.
+    """
+    user = os.getuid() if hasattr(os, "getuid") else 0
+    folder = Path(tempfile.gettempdir(), f"roep-gym-libero-{user}-{name}")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.lstat()
+    if hasattr(os, "getuid") and (found.st_uid != user or found.st_mode & 0o022 or folder.is_symlink()):
+        raise InvalidInputError(
+            f"Expected {folder} to belong to this user alone, but others can write to it; remove it or set TMPDIR."
+        )
+    return folder
 
 
 def _package_folders(package: str) -> list[Path]:

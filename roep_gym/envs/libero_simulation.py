@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import logging
 import os
 import weakref
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ import numpy as np
 
 from roep_gym import seeding
 from roep_gym.envs.libero_install import isolate_libero
+from roep_gym.envs.robosuite_import import import_robosuite
 from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
 from roep_gym.typing import Array, FloatArray
 
@@ -297,14 +297,10 @@ def _load_domain(bddl_file: Path) -> tuple[type, dict[str, Any]]:
     """Return LIBERO's problem class for a problem file and the settings that LIBERO's ControlEnv gives it."""
     os.environ.setdefault("MUJOCO_GL", "egl")
     isolate_libero()
-    logger = logging.getLogger("robosuite_logs")
-    disabled, logger.disabled = logger.disabled, True  # it advises a private macro file at each import
-    try:
-        import robosuite
-        from libero.libero.envs import TASK_MAPPING
-        from libero.libero.envs.bddl_utils import get_problem_info
-    finally:
-        logger.disabled = disabled
+    robosuite = import_robosuite()
+    from libero.libero.envs import TASK_MAPPING
+    from libero.libero.envs.bddl_utils import get_problem_info
+
     problem = get_problem_info(str(bddl_file))["problem_name"]
     settings = {
         "robots": ["Panda"],
