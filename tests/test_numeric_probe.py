@@ -11,8 +11,8 @@ import sys
 import numpy as np
 import pytest
 
+from roep_gym.envs.numeric_probe import NOT_AVAILABLE, PARTS, numeric_probe
 from roep_gym.fingerprint import fingerprint, fingerprint_hash, versions
-from roep_gym.numeric_probe import NOT_AVAILABLE, PARTS, numeric_probe
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 PRODUCT = (
@@ -22,7 +22,7 @@ PRODUCT = (
 
 
 def probe_under(**variables: str) -> dict[str, str]:
-    code = "import json; from roep_gym.numeric_probe import numeric_probe; print(json.dumps(numeric_probe()))"
+    code = "import json; from roep_gym.envs.numeric_probe import numeric_probe; print(json.dumps(numeric_probe()))"
     return json.loads(python(code, **variables))
 
 

@@ -12,6 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from roep_gym import contracts, fingerprint
+from roep_gym.envs.numeric_probe import numeric_probe
 from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
@@ -19,7 +20,6 @@ from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
-from roep_gym.numeric_probe import numeric_probe
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord

@@ -22,9 +22,9 @@ import tyro
 from roep_gym.cli.terminal import say
 from roep_gym.envs import rendering
 from roep_gym.envs.libero_install import find_libero
+from roep_gym.envs.numeric_probe import NOT_AVAILABLE, numeric_probe
 from roep_gym.envs.task_catalog import LIBERO_SUITES, missing_resources, model_files, suites
 from roep_gym.error import RoepError
-from roep_gym.numeric_probe import NOT_AVAILABLE, numeric_probe
 
 __all__ = ["CHECKS", "Finding", "run"]
 
