@@ -1,8 +1,8 @@
 """The numeric fingerprint: within one, equal inputs are expected to give equal bits.
 
 Another processor, BLAS kernel, GL renderer or library version may change low bits of a trajectory. What decides is
-computed (`roep_gym.envs.numeric_probe`), not read off names; names of processor and BLAS kernel are kept for people. Every
-episode stores the hash of its fingerprint (63 bits), and a run keeps the details.
+computed (`roep_gym.envs.numeric_probe`), not read off names; names of processor and BLAS kernel are kept for people.
+Every episode stores the hash of its fingerprint (63 bits), and a run keeps the details.
 """
 
 from __future__ import annotations
