@@ -184,7 +184,7 @@ def _steps() -> str:
     return _markdown(["variable", "dimensions", "type", "units", "meaning"], rows)
 
 
-def _columns(columns: Mapping[str, flat_tables.Column]) -> Callable[[], str]:
+def _columns(columns: Mapping[str, flat_tables.CsvColumn]) -> Callable[[], str]:
     def table() -> str:
         rows = []
         for name, column in columns.items():

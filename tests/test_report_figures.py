@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import subprocess
 import sys
 import warnings
@@ -23,6 +24,7 @@ from roep_gym.evaluate.report.records import EpisodeKey, open_run
 from roep_gym.evaluate.report.shield_figures import risk_profile
 from roep_gym.evaluate.report.style import FORMATS, PALETTE, encoded
 from roep_gym.evaluate.report.tables import TABLES
+from roep_gym.evaluate.report.write import write_report
 from roep_gym.evaluate.store.storage import save_dataset
 
 PIXELS = 32 * 32
@@ -83,14 +85,19 @@ def test_figure_3_draws_tables_3_and_4(replay):
 
 
 def test_figure_4_draws_tables_3_and_4(replay):
-    upper, grid, _ = draw(replay, "4").axes
+    upper, *grids = draw(replay, "4").axes
     table = TABLES["4"](replay).where(lambda values: values["suite"] != "all")
     assert heights(upper, "_timeout") == table.values("mean_perturb_timeout_rate")
-    values = np.asarray(grid.images[0].get_array())
-    # The rows of Table 3: three models, each with the same eight tasks.
-    expected = np.array(TABLES["3"](replay).values("perturb_timeout_rate")).reshape(3, 8).T
-    np.testing.assert_array_equal(values, expected)
-    assert [text.get_text() for text in grid.texts] == [f"{value:.2f}" for value in expected.ravel()]
+    tasks = TABLES["3"](replay)
+    for grid, column, sign in zip(
+        grids, ("perturb_timeout_rate", "delta_sr", "noise_floor_sr"), ("", "+", ""), strict=True
+    ):
+        # The rows of Table 3: three models, each with the same eight tasks.
+        expected = np.array(tasks.values(column)).reshape(3, 8).T
+        np.testing.assert_array_equal(np.asarray(grid.images[0].get_array()), np.abs(expected))
+        assert [text.get_text() for text in grid.texts] == [
+            f"{value:{sign}.2f}" for value in expected.ravel()
+        ]
 
 
 def test_the_forest_draws_differences_intervals_and_floors(replay):
@@ -150,6 +157,10 @@ def test_figure_a1_shows_the_measured_area(native):
         titles = [title(axes) for axes in part.axes]
         assert titles[1] == f"RGB occlusion\n{area.occluded:.1%} occluded"
         assert titles[3] == f"depth dropout\n{area.dropped:.1%} dropped"
+        assert [titles[0], titles[2]] == ["clean image", "clean depth"]
+        # The mean share of both together is near that of two independent operators on this frame.
+        share = float(titles[4].removeprefix("combined\n").removesuffix("% affected")) / 100
+        assert share == pytest.approx(1 - (1 - area.occluded) * (1 - dropped), abs=0.06)
 
 
 def test_a_trace_draws_the_recorded_risk_and_events(native):
@@ -288,3 +299,28 @@ def test_missing_values_leave_the_layout_whole(name):
         figure = draw(run_of(data), name)
         encoded(figure, "png")
     assert all(axes.get_position().height > 0.1 for axes in figure.axes)
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04", b"no archive", "cut", "flipped"])
+def test_a_damaged_frame_file_makes_its_figures_and_sheets_na_and_stops_nothing(native, tmp_path, damage):
+    folder = shutil.copytree(native.folder, tmp_path / "run")
+    run = open_run(folder)
+    key = representative_episodes(run)[0].key
+    path = run.frames_path(key)
+    content = bytearray(path.read_bytes())
+    if damage == "flipped":
+        content[len(content) // 2] ^= 0xFF
+    path.write_bytes({"cut": content[: len(content) // 2], "flipped": content}.get(damage, damage))
+    written = write_report(run, tmp_path / "out", ["html"], videos=True)
+    why = f"{path.name} is damaged; re-run the same command to make it again"
+    assert written.missing == {"figure 2": why, f"video {path.stem}": why}
+    assert f"N/A, {why}" in written.page.read_text()
+    assert len([file for file in written.files if file.suffix == ".gif"]) == 7
+
+
+def test_a_damaged_step_file_makes_its_figures_na(native, tmp_path):
+    folder = shutil.copytree(native.folder, tmp_path / "run")
+    (folder / "steps" / "0001-full.nc").write_bytes(b"\x89HDF")
+    missing = {drawn.name: drawn.reason for drawn in draw_figures(open_run(folder)) if drawn.figure is None}
+    assert set(missing) == {"A2", "A3", "reliability"}
+    assert set(missing.values()) == {"0001-full.nc is damaged; re-run the same command to make it again"}

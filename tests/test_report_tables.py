@@ -292,6 +292,37 @@ def test_a_missing_shield_is_the_reason_for_missing_harm():
     }
 
 
+def test_unsafe_harm_names_the_channels_that_were_active(native, replay):
+    channels = TABLES["A4"](native).column("unsafe_channels")
+    assert channels[0].reason == native.absent(0, "full")
+    attempts = native.data["unsafe_channel_attempts"].values[native.at(1, "full")]
+    active = native.data["unsafe_channel"].values[(attempts >= 0).any(axis=0)]
+    assert active.size
+    assert channels[1].value == ", ".join(active)
+    assert (
+        TABLES["A4"](replay).column("unsafe_channels")[0].reason
+        == "not recorded one by one; attempts are counted."
+    )
+    for name in ("4", "A4"):
+        assert TABLES[name](native).notes[-1] == (
+            f"Unsafe channels: {native.channels().sentence} A value of 0 means not observed under them, never safe."
+        )
+    silent = evaluation()
+    silent["unsafe_attempts"].values[:] = -1
+    assert "none: unsafe attempts were not observed." in TABLES["A4"](run_of(silent)).notes[-1]
+
+
+def test_success_shows_rates_failures_and_what_did_not_run():
+    reasons = ["success"] * 40 + ["timeout"] * 7 + ["unsafe_attempt"] * 3
+    data = evaluation({"baseline": reasons})
+    drop(data, "baseline", 0)
+    line = lines(TABLES["success"](run_of(data)))[0]
+    assert (line["condition"], line["failures"], line["not_run"]) == (
+        "baseline", "7 timeout, 3 unsafe_attempt", 1
+    )  # fmt: skip
+    assert line["success_rate"] == pytest.approx(39 / 49)
+
+
 def test_severity_is_the_mean_over_tasks_with_its_clones():
     data = evaluation(
         {
@@ -391,14 +422,29 @@ def test_provenance_of_a_contract_field_by_field():
             "resolution": "",
         },
         {"name": "cameras", "declared": "any", "observed": ["a", "b"], "verdict": "match", "resolution": ""},
+        {"name": "resolution", "declared": 256, "observed": 256, "verdict": "match", "resolution": ""},
+        {
+            "name": "action_scale",
+            "declared": "none",
+            "observed": None,
+            "verdict": "unknown",
+            "resolution": "x",
+        },
     ]
     rows = {"contract": json.dumps(fields), "contract_status": "mismatch", "contract_unresolved": 1}
     run = run_of(evaluation(rows=rows))
     (line,) = lines(TABLES["A2"](run))
-    assert [line[name] for name in ("match", "mismatch", "unknown", "unresolved")] == [1, 1, 1, 1]
+    assert [line[name] for name in ("match", "mismatch", "unknown", "unresolved")] == [2, 1, 2, 1]
     assert (line["mujoco"], line["precision"], line["cameras"]) == ("3.3.3", "float32 (declared)", "a, b")
     assert TABLES["A2"](run).column("robosuite")[0].reason.startswith("the records hold no runtime contract")
-    assert [line["verdict"] for line in lines(TABLES["contract"](run))] == ["mismatch", "unknown", "match"]
+    shown = TABLES["A2"](run).for_reader("people").column("image_preprocessing")[0].text
+    assert shown == "resolution 256; rotation N/A; crop N/A; resize N/A; encoding N/A"
+    assert line["resolution"] == "256"
+    shown = TABLES["A2"](run).for_reader("people").column("action_convention")[0].text
+    assert shown.startswith("scale none (declared); clip N/A; un-normalisation key N/A")
+    assert [line["verdict"] for line in lines(TABLES["contract"](run))] == [
+        "mismatch", "unknown", "match", "match", "unknown"
+    ]  # fmt: skip
 
 
 def test_bootstrap_samples_of_a_trained_shield(native):

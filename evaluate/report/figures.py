@@ -82,13 +82,14 @@ FIGURES: Mapping[str, FigureKind] = {
         success_and_effect,
     ),
     "4": FigureKind(
-        "Timeouts",
-        "Bars are means over tasks (Table 4), marks and cells single tasks (Table 3).",
+        "Timeouts, and the drop and noise floor of every task",
+        "Bars are means over tasks (Table 4), marks and cells single tasks (Table 3); shades show sizes.",
         timeouts,
     ),
     "A1": FigureKind(
         "Perturbation operators and the area they affect",
-        "One stored frame before and after each operator; shares are means over every recorded step.",
+        "One stored frame: clean, under each operator, and under both, with dropped depth in colour. Shares are means "
+        "over every recorded step; that of both together is of the frame shown.",
         operators,
     ),
     "A2": FigureKind("Shield trace of a success", _TRACE, partial(shield_episode, kind=_KINDS[0])),

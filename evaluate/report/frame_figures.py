@@ -119,7 +119,7 @@ def affected_area(run: Run, row: int, condition: str, frame_pixels: int) -> Affe
 
 
 def operators(run: Run) -> Figure:
-    """Figure A1: a clean frame and the same frame as perturbed, image and depth, with the measured affected area.
+    """Figure A1: a frame clean, under each operator and under both, with the measured affected area.
 
     Raises:
         NotDrawableError: No frames of a perturbed condition are stored.
@@ -127,17 +127,18 @@ def operators(run: Run) -> Figure:
     shown = [key for key in (_first_stored(run, c) for c in ("mild", "perturb", "strong")) if key is not None]
     if not shown:
         raise NotDrawableError(_no_frames(run))
-    figure = new_figure(7.6, 2.15 * len(shown))
+    figure = new_figure(9.2, 2.15 * len(shown))
     for part, key in zip(_bands(figure, len(shown)), shown, strict=True):
         frames = run.frames(key)
         keys = sorted(name.removeprefix("given_") for name in frames if name.startswith("given_"))
         image = next((name for name in keys if name.endswith("_image")), None)
         depth = next((name for name in keys if name.endswith("_depth")), None)
-        panels = np.atleast_1d(part.subplots(1, 4))
+        panels = part.subplots(1, 5)
         pixels = int(np.prod(frames[f"given_{keys[0]}"].shape[1:3]))
         area = affected_area(run, key.row, key.condition, pixels)
         _before_and_after(panels[:2], frames, image, "RGB occlusion", f"{area.occluded:.1%} occluded")
-        _before_and_after(panels[2:], frames, depth, "depth dropout", f"{area.dropped:.1%} dropped")
+        _before_and_after(panels[2:4], frames, depth, "depth dropout", f"{area.dropped:.1%} dropped")
+        _combined(panels[4], frames, image, depth)
         profile = CONDITIONS[key.condition].profile
         part.suptitle(
             f"{profile}: mean affected area over {area.steps} steps of {escape.figure(run.short(key.row))}",
@@ -205,6 +206,25 @@ def _before_and_after(
         clean, given = (_depth_colors(frame[..., 0], clean) for frame in (clean, given))
     show_frame(panels[0], clean, f"clean {key.rpartition('_')[2]}")
     show_frame(panels[1], given, f"{operator}\n{measured}")
+
+
+def _combined(axes: Axes, frames: Mapping[str, Array], image: str | None, depth: str | None) -> None:
+    """Draw a frame under all operators: the given image, with the pixels whose depth was dropped in colour."""
+    if image is None:
+        axes.set_axis_off()
+        return
+    k = len(frames["step"]) // 2
+    clean, given = (frames[f"{side}_{image}"][k] for side in ("clean", "given"))
+    shown, affected = given.copy(), (clean != given).any(axis=-1)
+    if depth is not None and frames[f"given_{depth}"].shape[1:3] == given.shape[:2]:
+        before, after = (frames[f"{side}_{depth}"][k][..., 0] for side in ("clean", "given"))
+        dropped = before != after
+        shown[dropped] = _DROPPED_COLOR
+        affected |= dropped
+    show_frame(axes, shown, f"combined\n{affected.mean():.1%} affected")
+
+
+_DROPPED_COLOR = (240, 168, 48)
 
 
 def _depth_colors(depth: Array, clean: Array) -> Array:

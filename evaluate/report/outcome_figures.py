@@ -61,7 +61,7 @@ def success_and_effect(run: Run) -> Figure:
 
 
 def timeouts(run: Run) -> Figure:
-    """Figure 4: timeout rates by model and suite, and the medium timeout rate of every task.
+    """Figure 4: timeout rates by model and suite; timeout rate, drop and noise floor of every task.
 
     Raises:
         NotDrawableError: No task has a medium timeout rate.
@@ -70,15 +70,29 @@ def timeouts(run: Run) -> Figure:
     if all(value is None for value in tasks.values("perturb_timeout_rate")):
         raise NotDrawableError("no admitted row has a recorded medium timeout rate")
     labels = list(dict.fromkeys(zip(tasks.values("suite"), tasks.values("task"), strict=True)))
-    figure = new_figure(max(7.2, 1.1 * len(groups) + 2), 3.4 + 0.32 * len(labels))
-    upper, lower = figure.subplots(2, 1, height_ratios=(2.4, 0.6 + 0.32 * len(labels)))
+    models = list(dict.fromkeys(tasks.values("model")))
+    width = max(8.4, 1.1 * len(groups) + 2, 3 + 0.55 * len(_TASK_GRIDS) * len(models))
+    figure = new_figure(width, 3.6 + 0.34 * len(labels))
+    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(2.4, 0.9 + 0.34 * len(labels)))[:, 0]
+    upper = above.subplots()
     _bars(upper, groups, {"timeout": "mean_perturb_timeout_rate"}, {"timeout": "medium"})
     _dots(upper, groups, tasks, {"timeout": "perturb_timeout_rate"})
     upper.set(ylabel="timeout rate", ylim=(0, 1.08))
     upper.set_title("a  Timeout rate under the medium perturbation: mean over tasks, with each task")
     _name_groups(upper, groups)
-    _task_grid(lower, tasks, labels)
+    grids = below.subplots(1, len(_TASK_GRIDS), sharey=True)
+    for axes, (column, heading) in zip(grids, _TASK_GRIDS.items(), strict=True):
+        _task_grid(axes, tasks, column, labels, models)
+        axes.set_title(heading)
+    grids[0].set_yticks(range(len(labels)), [escape.figure(str(task)) for _, task in labels])
     return figure
+
+
+_TASK_GRIDS = {
+    "perturb_timeout_rate": "b  Timeout rate, medium",
+    "delta_sr": "Drop: Delta SR",
+    "noise_floor_sr": "Floor F_SR",
+}
 
 
 def effect_forest(run: Run) -> Figure:
@@ -229,26 +243,27 @@ def _name_groups(axes: Axes, groups: Sequence[Mapping[str, Value | None]]) -> No
     axes.tick_params(axis="x", length=0)
 
 
-def _task_grid(axes: Axes, tasks: Table, labels: Sequence[tuple[Value | None, Value | None]]) -> None:
-    """Draw the medium timeout rate of every task and model, with its number."""
-    models = list(dict.fromkeys(tasks.values("model")))
+def _task_grid(
+    axes: Axes,
+    tasks: Table,
+    column: str,
+    labels: Sequence[tuple[Value | None, Value | None]],
+    models: Sequence[Value | None],
+) -> None:
+    """Draw one value of every task and model as a shade of its size, with its number."""
     grid = np.full((len(labels), len(models)), np.nan)
-    lines = [_values(tasks, k) for k in range(len(tasks.rows))]
-    for line in lines:
-        value = line["perturb_timeout_rate"]
-        if value is not None:
-            grid[labels.index((line["suite"], line["task"])), models.index(line["model"])] = float(value)
-    image = axes.imshow(grid, vmin=0, vmax=1, cmap="cividis", aspect="auto")
+    for line in (_values(tasks, k) for k in range(len(tasks.rows))):
+        grid[labels.index((line["suite"], line["task"])), models.index(line["model"])] = _float(line[column])
+    sign = "+" if column == "delta_sr" else ""
+    axes.imshow(np.abs(grid), vmin=0, vmax=1, cmap="Blues", aspect="auto")
     for (i, j), value in np.ndenumerate(grid):
-        shown = "N/A" if math.isnan(value) else f"{value:.2f}"
-        dark = not math.isnan(value) and value < 0.55
+        shown = "N/A" if math.isnan(value) else f"{value:{sign}.2f}"
+        dark = abs(value) > 0.6
         axes.annotate(shown, (j, i), ha="center", va="center", color="white" if dark else "black", fontsize=8)
-    axes.set_xticks(range(len(models)), [escape.figure(str(model)) for model in models])
-    axes.set_yticks(range(len(labels)), [escape.figure(str(task)) for _, task in labels])
+    names = [escape.figure(str(model)) for model in models]
+    axes.set_xticks(range(len(models)), names, rotation=30 if len(models) > 1 else 0, fontsize=8)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    axes.set_title("b  Medium timeout rate of each task")
-    axes.figure.colorbar(image, ax=axes, label="timeout rate", shrink=0.9)
 
 
 def _mark(effect: Value | None) -> dict[str, Any]:

@@ -22,13 +22,36 @@ _SHOWN_FIELDS: Mapping[str, str] = {
     "checkpoint_revision": "Revision",
     "runtime_bridge": "Runtime bridge",
     "cameras": "Cameras",
-    "resolution": "Resolution",
     "control_mode": "Control mode",
     "executed_steps": "Executed steps of a chunk",
     "precision": "Precision",
     "mujoco": "MuJoCo",
     "robosuite": "robosuite",
 }
+
+_GROUPS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "image_preprocessing": (
+        "Image preprocessing",
+        {
+            "resolution": "resolution",
+            "rotation": "rotation",
+            "crop": "crop",
+            "resize": "resize",
+            "encoding": "encoding",
+        },
+    ),
+    "action_convention": (
+        "Action convention",
+        {
+            "action_scale": "scale",
+            "action_clip": "clip",
+            "unnorm_key": "un-normalisation key",
+            "gripper_sign": "gripper sign",
+            "eef_orientation": "orientation",
+        },
+    ),
+}
+"""Fields that people read in one cell and programs in columns of their own."""
 
 
 def _contract(run: Run, row: int) -> list[dict[str, Any]]:
@@ -49,6 +72,15 @@ def provenance(run: Run) -> Table:
     def ran_with(name: str) -> Callable[[int], Cell]:
         return lambda row: _ran_with(next((f for f in _contract(run, row) if f["name"] == name), None))
 
+    def group(members: Mapping[str, str]) -> Callable[[int], Cell]:
+        def summed_up(row: int) -> Cell:
+            if not _contract(run, row):
+                return missing(_NO_CONTRACT)
+            cells = {word: ran_with(name)(row) for name, word in members.items()}
+            return text("; ".join(f"{word} {cell.text}" for word, cell in cells.items()))
+
+        return summed_up
+
     fields = (
         Field(
             Column("contract_status", "Contract", "left"),
@@ -67,6 +99,15 @@ def provenance(run: Run) -> Table:
             lambda row: text(str(run.data["contract_note"].values[row]).strip()),
         ),
         *(Field(Column(name, heading, "left"), ran_with(name)) for name, heading in _SHOWN_FIELDS.items()),
+        *(
+            Field(Column(name, heading, "left", reader="people"), group(members))
+            for name, (heading, members) in _GROUPS.items()
+        ),
+        *(
+            Field(Column(name, "", reader="programs"), ran_with(name))
+            for _, members in _GROUPS.values()
+            for name in members
+        ),
     )
     notes = (
         "What ran is shown, or, marked (declared), what the policy declares where nothing was observed.",

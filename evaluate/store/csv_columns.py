@@ -1,6 +1,6 @@
 """Tables whose columns have a declared kind, with the place of the value in every refusal.
 
-`Column` declares a column, `read_csv` reads and checks a file, `check_lines` checks lines in memory alike, `Table`
+`CsvColumn` declares a column, `read_csv` reads and checks a file, `check_lines` checks lines in memory alike, `CsvTable`
 holds either together with its places, and `is_unnamed` recognises a column without a name.
 """
 
@@ -18,12 +18,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
+from roep_gym import escape
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.schema import NOT_RUN
 from roep_gym.evaluate.store.given_files import appearance, encoding_of, spelled
 from roep_gym.typing import Array, BoolArray
 
-__all__ = ["Column", "Line", "Table", "check_lines", "is_unnamed", "read_csv"]
+__all__ = ["CsvColumn", "CsvTable", "Line", "check_lines", "is_unnamed", "read_csv"]
 
 _CONTROL_IN_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_TEXTS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -35,7 +36,7 @@ _UNNAMED = re.compile(r"column \d+|Unnamed: \d+(?:\.\d+|_level_\d+)?")
 
 
 @dataclass(frozen=True)
-class Column:
+class CsvColumn:
     """What a column holds.
 
     Attributes:
@@ -65,7 +66,7 @@ class Line(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class CsvTable:
     """A table that was checked.
 
     Attributes:
@@ -102,8 +103,8 @@ class Table:
 
 
 def check_lines(
-    name: str, lines: Sequence[Line], columns: Mapping[str, Column], further: Mapping[str, Column]
-) -> Table:
+    name: str, lines: Sequence[Line], columns: Mapping[str, CsvColumn], further: Mapping[str, CsvColumn]
+) -> CsvTable:
     """Check lines in memory as `read_csv` checks those of a file.
 
     Args:
@@ -123,8 +124,8 @@ def check_lines(
 
 
 def read_csv(
-    path: Path, columns: Mapping[str, Column], further: Mapping[str, Column], *, name: str = ""
-) -> Table:
+    path: Path, columns: Mapping[str, CsvColumn], further: Mapping[str, CsvColumn], *, name: str = ""
+) -> CsvTable:
     """Read a CSV file with declared columns.
 
     Args:
@@ -168,6 +169,9 @@ def read_csv(
     if not isinstance(frame.index, pd.RangeIndex):
         raise InvalidInputError(f"{name}, line 2: Expected {len(header)} fields as in the header, got more.")
     _refuse_lines(path, name, header, declared)
+    for key in as_text:
+        if frame[key].str.startswith("'", na=False).any():
+            frame[key] = frame[key].map(escape.uncsv, na_action="ignore")
     frame.index = frame.index + 2  # The header is line 1.
     empty = frame[list(columns)].isna().all(axis=1)
     frame = frame[~empty] if empty.any() else frame
@@ -175,15 +179,15 @@ def read_csv(
     return _checked(name, frame.drop(columns=indexes), declared)
 
 
-def _checked(name: str, frame: pd.DataFrame, declared: Mapping[str, Column]) -> Table:
+def _checked(name: str, frame: pd.DataFrame, declared: Mapping[str, CsvColumn]) -> CsvTable:
     """Check every column of a table; those that are not declared are text."""
     extra = tuple(key for key in frame if key not in declared)
-    raw = Table(name, frame, extra)
+    raw = CsvTable(name, frame, extra)
     read: dict[str, Any] = {
         key: _read_column(raw, key, column) for key, column in declared.items() if key in frame
     }
-    read |= {key: _read_names(raw, key, Column("text")) for key in extra}
-    return Table(name, pd.DataFrame(read, index=frame.index), extra)
+    read |= {key: _read_names(raw, key, CsvColumn("text")) for key in extra}
+    return CsvTable(name, pd.DataFrame(read, index=frame.index), extra)
 
 
 def _encoding(path: Path) -> str:
@@ -203,11 +207,11 @@ def _is_index(values: pd.Series) -> bool:
     return bool((texts == "").all() or texts.str.fullmatch(r"[0-9]+").all())
 
 
-def _header(path: Path, name: str, columns: Mapping[str, Column]) -> list[str]:
+def _header(path: Path, name: str, columns: Mapping[str, CsvColumn]) -> list[str]:
     """Return the column names of a file that has those it must have; a column without one is named by its position."""
     try:
         with path.open(encoding=_encoding(path), newline="") as stream:
-            header = next(csv.reader(stream), [])
+            header = [escape.uncsv(key) for key in next(csv.reader(stream), [])]
     except UnicodeError as error:
         raise InvalidInputError(
             f"{name}: Expected a CSV file in UTF-8, but reading it failed: {error}; save it as UTF-8 "
@@ -249,7 +253,7 @@ def _hint(header: list[str], absent: list[str]) -> str:
     return f"; {', '.join(alike)} only look like them, correct the header" if alike else ""
 
 
-def _refuse_lines(path: Path, name: str, header: list[str], declared: Mapping[str, Column]) -> None:
+def _refuse_lines(path: Path, name: str, header: list[str], declared: Mapping[str, CsvColumn]) -> None:
     """Refuse what pandas would not show: a line with fewer cells than the header, and identities with an exponent.
 
     A line is short in a file that was cut off, and pandas fills it up.
@@ -277,7 +281,7 @@ def _refuse_lines(path: Path, name: str, header: list[str], declared: Mapping[st
                     )
 
 
-def _read_column(raw: Table, name: str, column: Column) -> Any:
+def _read_column(raw: CsvTable, name: str, column: CsvColumn) -> Any:
     if column.kind in ("name", "text"):
         return _read_names(raw, name, column)
     numbers = _read_integers(raw, name, column) if column.kind == "integer" else _read_numbers(raw, name)
@@ -290,7 +294,7 @@ def _read_column(raw: Table, name: str, column: Column) -> Any:
     return numbers
 
 
-def _read_names(raw: Table, name: str, column: Column) -> Any:
+def _read_names(raw: CsvTable, name: str, column: CsvColumn) -> Any:
     values = raw.frame[name]
     if column.kind == "name":
         _refuse(raw, name, values.isna().to_numpy(), "a name")
@@ -316,7 +320,7 @@ def _read_names(raw: Table, name: str, column: Column) -> Any:
     return values
 
 
-def _read_numbers(raw: Table, name: str, expected: str = "a number") -> Array:
+def _read_numbers(raw: CsvTable, name: str, expected: str = "a number") -> Array:
     values = raw.frame[name]
     if values.dtype.kind in "if":
         return np.asarray(values, dtype=np.float64)
@@ -329,7 +333,7 @@ def _read_numbers(raw: Table, name: str, expected: str = "a number") -> Array:
     return numbers
 
 
-def _read_integers(raw: Table, name: str, column: Column) -> Array:
+def _read_integers(raw: CsvTable, name: str, column: CsvColumn) -> Array:
     values = raw.frame[name]
     if not column.optional:
         _refuse(raw, name, values.isna().to_numpy(), "an integer")
@@ -346,7 +350,7 @@ def _read_integers(raw: Table, name: str, column: Column) -> Array:
     return numbers.astype(np.int64)
 
 
-def _refuse(raw: Table, name: str, wrong: BoolArray, expected: str) -> None:
+def _refuse(raw: CsvTable, name: str, wrong: BoolArray, expected: str) -> None:
     """Raise for the first wrong value of a column; an empty cell of a number reads as NaN."""
     if wrong.any():
         at = int(wrong.argmax())

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from roep_gym import escape
 from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
@@ -28,7 +29,7 @@ from roep_gym.evaluate.schema import (
     UNSAFE_CHANNELS,
     empty_dataset,
 )
-from roep_gym.evaluate.store.csv_columns import Column, Line, Table, check_lines, read_csv
+from roep_gym.evaluate.store.csv_columns import CsvColumn, CsvTable, Line, check_lines, read_csv
 from roep_gym.evaluate.store.given_files import appearance, file_labels, spelled
 from roep_gym.typing import Array
 
@@ -43,32 +44,32 @@ _NAMES = list(CONDITIONS)
 _ABORTED = "aborted"
 
 
-def _integer(dtype: str, *, low: int = 0, optional: bool = False, identity: bool = False) -> Column:
+def _integer(dtype: str, *, low: int = 0, optional: bool = False, identity: bool = False) -> CsvColumn:
     """Return the column of an integer variable, within what its type holds."""
     high, wide = np.iinfo(dtype).max, dtype == "int64"
-    return Column("integer", low=low, high=high, optional=optional, wide=wide, identity=identity or wide)
+    return CsvColumn("integer", low=low, high=high, optional=optional, wide=wide, identity=identity or wide)
 
 
 _IDENTITY = {
-    **{name: Column("name", identity=True) for name in _ROW_KEY},
-    "condition": Column("name", known=tuple(CONDITIONS)),
-    "run_id": Column("name", identity=True),
+    **{name: CsvColumn("name", identity=True) for name in _ROW_KEY},
+    "condition": CsvColumn("name", known=tuple(CONDITIONS)),
+    "run_id": CsvColumn("name", identity=True),
     **{name: _integer("int32", identity=True) for name in ("seed_group", "episode")},
     "init_state": _integer("int32", optional=True, identity=True),
     "env_seed": _integer("int64", optional=True),
 }
 _EPISODE_COLUMNS = {
     **_IDENTITY,
-    "success": Column("integer", low=0, high=1, optional=True),
-    "reason": Column("name", known=(*REASONS, _ABORTED)),
+    "success": CsvColumn("integer", low=0, high=1, optional=True),
+    "reason": CsvColumn("name", known=(*REASONS, _ABORTED)),
     "steps": _integer("int32", optional=True),
-    "max_abs_action": Column("number", low=0),
+    "max_abs_action": CsvColumn("number", low=0),
     "intervention_steps": _integer("int32", optional=True),
     "unsafe_attempts": _integer("int32", optional=True),
     "refusals": _integer("int32", optional=True),
 }
 _FURTHER_EPISODE_COLUMNS = {
-    name: Column("number")
+    name: CsvColumn("number")
     if spec.dtype == "float64"
     else _integer(spec.dtype, low=spec.fill, optional=spec.fill == NOT_RUN)
     for name, spec in EPISODE_VARIABLES.items()
@@ -78,16 +79,16 @@ _FURTHER_EPISODE_COLUMNS = {
 
 _ROW_COLUMNS = {
     **{name: _IDENTITY[name] for name in _ROW_KEY},
-    "shield_status": Column("name", known=("trained", "failed", "none")),
-    "shield_tau": Column("number", low=0, high=1),
+    "shield_status": CsvColumn("name", known=("trained", "failed", "none")),
+    "shield_tau": CsvColumn("number", low=0, high=1),
     "risk_positive_episodes": _integer("int32", optional=True),
-    "risk_label_source": Column("text", known=("", "unsafe_attempt", "timeout_tail")),
-    "shield_reason": Column("text"),
-    "contract_status": Column("name", known=("match", "mismatch", "unknown")),
-    "contract_note": Column("text"),
+    "risk_label_source": CsvColumn("text", known=("", "unsafe_attempt", "timeout_tail")),
+    "shield_reason": CsvColumn("text"),
+    "contract_status": CsvColumn("name", known=("match", "mismatch", "unknown")),
+    "contract_note": CsvColumn("text"),
 }
 _FURTHER_ROW_COLUMNS = {
-    name: _integer(spec.dtype) if spec.dtype == "int32" else Column("text")
+    name: _integer(spec.dtype) if spec.dtype == "int32" else CsvColumn("text")
     for name, spec in ROW_VARIABLES.items()
     if name not in _ROW_COLUMNS
 }
@@ -124,7 +125,7 @@ def read_tables(
     table = read_csv(episodes, _EPISODE_COLUMNS, _FURTHER_EPISODE_COLUMNS, name=names[0])
     plan = None
     if manifest is not None:
-        plan = read_csv(manifest, _MANIFEST_COLUMNS, {"run_id": Column("text")}, name=names[2])
+        plan = read_csv(manifest, _MANIFEST_COLUMNS, {"run_id": CsvColumn("text")}, name=names[2])
     return _validated(table, row_table, plan, config or GateConfig())
 
 
@@ -147,7 +148,7 @@ def tables_of_lines(
     return _validated(table, row_table, None, config)
 
 
-def _validated(table: Table, row_table: Table, plan: Table | None, config: GateConfig) -> xr.Dataset:
+def _validated(table: CsvTable, row_table: CsvTable, plan: CsvTable | None, config: GateConfig) -> xr.Dataset:
     """Return the Dataset of tables whose columns were checked, after validating their lines against each other."""
     if row_table.frame.empty:
         raise InvalidInputError(
@@ -171,7 +172,7 @@ def _validated(table: Table, row_table: Table, plan: Table | None, config: GateC
     return _assemble(table, row_table, planned.sort_values(_SLOT, ignore_index=True), run_ids)
 
 
-def _refuse_look_alikes(row_table: Table) -> None:
+def _refuse_look_alikes(row_table: CsvTable) -> None:
     """Refuse two rows whose names differ only invisibly, by a blank or a Unicode form."""
     seen: dict[tuple[str, ...], tuple[str, ...]] = {}
     for at, row in enumerate(row_table.frame[_ROW_KEY].astype(object).itertuples(index=False, name=None)):
@@ -184,7 +185,7 @@ def _refuse_look_alikes(row_table: Table) -> None:
             )
 
 
-def _locate(table: Table, row_table: Table) -> None:
+def _locate(table: CsvTable, row_table: CsvTable) -> None:
     """Add `row_index` and `condition_index` (into `CONDITIONS`) to a table."""
     frame = table.frame
     known = pd.MultiIndex.from_frame(row_table.frame[_ROW_KEY].astype(object))
@@ -223,7 +224,7 @@ def _absent_row(row: tuple[str, ...], known: list[tuple[str, ...]], file: str) -
     )
 
 
-def _refuse_contradictions(table: Table) -> None:
+def _refuse_contradictions(table: CsvTable) -> None:
     """Refuse lines whose values cannot all be true."""
     frame = table.frame
     reason = frame["reason"].astype(object)
@@ -257,7 +258,7 @@ def _refuse_contradictions(table: Table) -> None:
     )
 
 
-def _run_ids(table: Table, rows: int) -> Array:
+def _run_ids(table: CsvTable, rows: int) -> Array:
     """Return the run id of each (row, condition); empty where nothing was recorded."""
     frame = table.frame
     codes, names = pd.factorize(frame["run_id"])
@@ -282,7 +283,7 @@ def _run_ids(table: Table, rows: int) -> Array:
     return by_row
 
 
-def _refuse_other_runs(table: Table, planned_ids: Array, manifest: str) -> None:
+def _refuse_other_runs(table: CsvTable, planned_ids: Array, manifest: str) -> None:
     """Refuse lines whose run id is not the planned one of their row and condition."""
     frame = table.frame
     wanted = planned_ids[frame["row_index"], frame["condition_index"]]
@@ -292,7 +293,7 @@ def _refuse_other_runs(table: Table, planned_ids: Array, manifest: str) -> None:
     )
 
 
-def _manifest_keys(table: Table, row_table: Table, plan: Table) -> pd.DataFrame:
+def _manifest_keys(table: CsvTable, row_table: CsvTable, plan: CsvTable) -> pd.DataFrame:
     """Return the keys of a manifest, which must name every recorded episode."""
     _locate(plan, row_table)
     planned = plan.frame[_KEY]
@@ -305,7 +306,7 @@ def _manifest_keys(table: Table, row_table: Table, plan: Table) -> pd.DataFrame:
     return planned
 
 
-def _budget(table: Table, row_table: Table, config: GateConfig) -> pd.DataFrame:
+def _budget(table: CsvTable, row_table: CsvTable, config: GateConfig) -> pd.DataFrame:
     """Return the configured budget as planned keys, with the initial states and seeds that the lines name."""
     frame, rows = table.frame, len(row_table.frame)
     free = np.array([CONDITIONS[name].role == "bootstrap" for name in _NAMES])
@@ -346,7 +347,7 @@ def _budget(table: Table, row_table: Table, config: GateConfig) -> pd.DataFrame:
     return pd.concat([frame[_KEY], absent[_KEY]], ignore_index=True)
 
 
-def _assemble(table: Table, row_table: Table, planned: pd.DataFrame, run_ids: Array) -> xr.Dataset:
+def _assemble(table: CsvTable, row_table: CsvTable, planned: pd.DataFrame, run_ids: Array) -> xr.Dataset:
     """Return the Dataset of checked tables."""
     used = np.unique(planned["condition_index"])
     conditions = [_NAMES[code] for code in used]
@@ -439,7 +440,18 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
         rows[name] = values
     for file, frame in ((EPISODES, episodes), (ROWS, rows), (MANIFEST, manifest)):
         with replacing(directory / file) as temporary:
-            frame.to_csv(temporary, index=False, lineterminator="\n")
+            _escaped(frame).to_csv(temporary, index=False, lineterminator="\n")
+
+
+def _escaped(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table whose texts no spreadsheet takes for formulas; `read_csv` reads them as they were."""
+    texts = {}
+    for name, values in frame.items():
+        if isinstance(values.dtype, pd.CategoricalDtype):
+            texts[name] = values.cat.rename_categories(escape.csv)
+        elif values.dtype == object or isinstance(values.dtype, pd.StringDtype):
+            texts[name] = values.map(escape.csv)
+    return frame.assign(**texts).rename(columns=escape.csv)
 
 
 def _blank_where_not_recorded(values: pd.Series) -> pd.Series:
