@@ -1,7 +1,7 @@
 """Tables whose columns have a declared kind, with the place of the value in every refusal.
 
-`CsvColumn` declares a column, `read_csv` reads and checks a file, `check_lines` checks lines in memory alike, `CsvTable`
-holds either together with its places, and `is_unnamed` recognises a column without a name.
+`CsvColumn` declares a column, `read_csv` reads and checks a file, `check_lines` checks lines in memory alike,
+`CsvTable` holds either together with its places, and `is_unnamed` recognises a column without a name.
 """
 
 from __future__ import annotations
