@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from judging_data import evaluation
 
-from roep_gym.atomic_file import sweep, temporary_path
+from roep_gym.atomic_file import new_folder, sweep, temporary_path
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.plan import EvaluationPlan, ModelSpec, resolve
 from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield, save_row_shield
@@ -104,3 +104,14 @@ def test_only_temporary_files_of_our_own_are_swept(tmp_path: Path) -> None:
     (temporary_path(tmp_path / "a")).write_text("")
     sweep(tmp_path)
     assert not temporary_path(tmp_path / "a").exists()
+
+
+def test_a_sweep_removes_the_folder_of_a_killed_export(tmp_path):
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "dataset"):
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+    left = temporary_path(tmp_path / "dataset")
+    left.mkdir()
+    (left / "part").write_text("")
+    sweep(tmp_path)
+    assert not left.exists()

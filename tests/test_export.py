@@ -29,8 +29,12 @@ from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.tabletop_env import TabletopEnv
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError, UnknownNameError
 from roep_gym.evaluate.export import lerobot_dataset
-from roep_gym.evaluate.export.feature_statistics import image_counts, image_statistics, vector_statistics
-from roep_gym.evaluate.export.lerobot_dataset import write_lerobot
+from roep_gym.evaluate.export.lerobot_dataset import (
+    image_counts,
+    image_statistics,
+    vector_statistics,
+    write_lerobot,
+)
 from roep_gym.evaluate.export.minari_dataset import write_minari
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, RunExport
 from roep_gym.evaluate.export.settings import ExportSettings

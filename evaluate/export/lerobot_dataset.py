@@ -1,8 +1,11 @@
 """A run as a dataset in LeRobot's format v3: `write_lerobot`.
 
-The format (`codebase_version` v3.0; held against lerobot 0.4.4): parquet files in `data/` with one line a row, in
+The format (`codebase_version` v3.0; held against lerobot 0.4.4): parquet files in `data/` with one line per row, in
 `meta/` the description `info.json`, statistics `stats.json`, tasks `tasks.parquet` and, in `meta/episodes/`, one line
-an episode with where its rows lie. Images are PNG inside the data files, so that they keep every pixel.
+per episode with where its rows lie. Images are PNG inside the data files, so that they keep every pixel.
+
+Statistics of a feature are `min`, `max`, `mean`, `std` (of the population), the quantiles `q01`, `q10`, `q50`, `q90`,
+`q99`, and `count`, the number of rows: exact, also over all episodes (`vector_statistics`, `image_statistics`).
 """
 
 from __future__ import annotations
@@ -15,26 +18,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from roep_gym.atomic_file import new_folder
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError
-from roep_gym.evaluate.export.feature_statistics import (
-    Statistics,
-    image_counts,
-    image_statistics,
-    vector_statistics,
-)
-from roep_gym.evaluate.export.output_folder import new_folder
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, ExportEpisode, ExportLayout, RunExport
-from roep_gym.typing import JSON, Array
+from roep_gym.typing import JSON, Array, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LeRobotExport", "write_lerobot"]
+__all__ = ["LeRobotExport", "image_counts", "image_statistics", "vector_statistics", "write_lerobot"]
 
 _FORMAT = "v3.0"
 _FILES_PER_CHUNK, _FILE_MEGABYTES, _VIDEO_MEGABYTES = 1000, 100, 200
 _PLACE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _IMAGES = "observation.images."
+
+Statistics = Mapping[str, Array]
+
+_QUANTILES: Mapping[str, float] = {"q01": 0.01, "q10": 0.10, "q50": 0.50, "q90": 0.90, "q99": 0.99}
+_LEVELS = np.arange(256)
 
 
 class LeRobotExport(NamedTuple):
@@ -312,3 +314,62 @@ def _place(what: str, file_number: int) -> dict[str, int]:
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def vector_statistics(values: Array) -> Statistics:
+    """Return the statistics of each entry of a vector.
+
+    Args:
+        values: Shape (rows, entries), at least one row.
+    """
+    values = values.astype(np.float64)
+    quantiles = np.quantile(values, list(_QUANTILES.values()), axis=0)
+    return {
+        "min": values.min(axis=0),
+        "max": values.max(axis=0),
+        "mean": values.mean(axis=0),
+        "std": values.std(axis=0),
+        "count": np.array([len(values)]),
+        **dict(zip(_QUANTILES, quantiles, strict=True)),
+    }
+
+
+def image_counts(images: Array) -> IntArray:
+    """Return how often each level occurs in each channel, shape (channels, 256); counts of several batches add up.
+
+    Args:
+        images: uint8 (rows, height, width, channels).
+    """
+    return np.stack([np.bincount(images[..., c].ravel(), minlength=256) for c in range(images.shape[-1])])
+
+
+def image_statistics(counts: IntArray, rows: int) -> Statistics:
+    """Return the statistics of each channel, shape (channels, 1, 1), with levels 0 to 255 as 0 to 1.
+
+    Args:
+        counts: What `image_counts` gives, shape (channels, 256).
+        rows: Number of images.
+    """
+    total = counts.sum(axis=1)
+    mean = counts @ _LEVELS / total
+    std = np.sqrt(counts @ _LEVELS**2 / total - mean**2)
+    cumulated = np.cumsum(counts, axis=1)
+
+    def level(quantile: float) -> FloatArray:
+        """Return the lowest level that at least this share of the pixels does not exceed."""
+        reached: FloatArray = np.argmax(cumulated >= quantile * total[:, np.newaxis], axis=1).astype(
+            np.float64
+        )
+        return reached
+
+    values = {
+        "min": np.argmax(counts > 0, axis=1),
+        "max": 255 - np.argmax(counts[:, ::-1] > 0, axis=1),
+        "mean": mean,
+        "std": std,
+        **{name: level(quantile) for name, quantile in _QUANTILES.items()},
+    }
+    return {
+        **{name: (value / 255.0).reshape(-1, 1, 1) for name, value in values.items()},
+        "count": np.array([rows]),
+    }

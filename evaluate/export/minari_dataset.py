@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
+from roep_gym.atomic_file import new_folder
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError
-from roep_gym.evaluate.export.output_folder import new_folder
 from roep_gym.evaluate.export.run_export import ExportEpisode, ExportLayout, RunExport
 from roep_gym.typing import JSON, Array
 

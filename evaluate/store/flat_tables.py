@@ -7,7 +7,6 @@ format does not name are kept as text.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ from roep_gym.evaluate.schema import (
     empty_dataset,
 )
 from roep_gym.evaluate.store.csv_columns import CsvColumn, CsvTable, Line, check_lines, read_csv
-from roep_gym.evaluate.store.given_files import appearance, file_labels, spelled
+from roep_gym.evaluate.store.given_files import absent_names, appearance, beside, file_labels
 from roep_gym.typing import Array
 
 __all__ = ["EPISODES", "MANIFEST", "ROWS", "read_tables", "tables_of_lines", "write_tables"]
@@ -178,10 +177,10 @@ def _refuse_look_alikes(row_table: CsvTable) -> None:
     for at, row in enumerate(row_table.frame[_ROW_KEY].astype(object).itertuples(index=False, name=None)):
         other = seen.setdefault(tuple(map(appearance, row)), row)
         if other != row:
-            names = [(spelled(a, b), spelled(b, a)) for a, b in zip(row, other, strict=True)]
+            mine, others = beside(row, other)
             raise InvalidInputError(
-                f"{row_table.place(at)}: Expected rows that differ visibly, got {', '.join(a for a, _ in names)} "
-                f"beside {', '.join(b for _, b in names)}; correct one of the two."
+                f"{row_table.place(at)}: Expected rows that differ visibly, got {mine} beside {others}; correct one of "
+                "the two."
             )
 
 
@@ -199,28 +198,12 @@ def _locate(table: CsvTable, row_table: CsvTable) -> None:
     if absent.any():
         at = int(absent.argmax())
         row = tuple(frame[_ROW_KEY].iloc[at])
-        raise InvalidInputError(
-            f"{table.place(at)}: the row {_absent_row(row, list(known), row_table.name)}."
-        )
+        raise InvalidInputError(f"{table.place(at)}: the row {absent_names(row, known, row_table.name)}.")
     frame["condition_index"] = _codes(frame["condition"], _NAMES)
     table.refuse(
         frame.duplicated(_SLOT),
         "seed group {seed_group}, episode {episode} of {condition!r} appears twice; keep one outcome (the optional "
         "column aborts counts attempts that were aborted before it)",
-    )
-
-
-def _absent_row(row: tuple[str, ...], known: list[tuple[str, ...]], file: str) -> str:
-    """Return what is wrong with a row that the rows do not name, with the closest one."""
-    joined = {"\0".join(map(appearance, names)): names for names in known}
-    close = difflib.get_close_matches("\0".join(map(appearance, row)), joined, n=1, cutoff=0.85)
-    if not close:
-        return f"{', '.join(row)} has no line in {file}; add its line"
-    other = joined[close[0]]
-    pairs = [(spelled(a, b), spelled(b, a)) for a, b in zip(row, other, strict=True)]
-    return (
-        f"{', '.join(a for a, _ in pairs)} has no line in {file}, where the closest is "
-        f"{', '.join(b for _, b in pairs)}; correct the name or add its line"
     )
 
 

@@ -1,20 +1,22 @@
 """Files that people give: how their text is encoded, how messages name them, and names that look alike.
 
 `encoding_of` and `read_text` read text with any byte-order mark, `file_labels` names files that share a base name,
-`appearance` and `spelled` compare and show names that differ only invisibly.
+`appearance`, `spelled` and `beside` compare and show names that differ only invisibly, `absent_names` offers the
+closest name that there is.
 """
 
 from __future__ import annotations
 
 import codecs
+import difflib
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from roep_gym.error import InvalidInputError
 
-__all__ = ["appearance", "encoding_of", "file_labels", "read_text", "spelled"]
+__all__ = ["absent_names", "appearance", "beside", "encoding_of", "file_labels", "read_text", "spelled"]
 
 _MARKS = (
     (codecs.BOM_UTF32_LE, "utf-32"),
@@ -83,3 +85,19 @@ def appearance(name: str) -> str:
 def spelled(name: str, other: str) -> str:
     """Return a name in quotes, with code points where it looks like the other one."""
     return ascii(name) if name != other and appearance(name) == appearance(other) else repr(name)
+
+
+def beside(names: Sequence[str], others: Sequence[str]) -> tuple[str, str]:
+    """Return two sequences of names as a message shows them beside each other."""
+    pairs = list(zip(names, others, strict=True))
+    return ", ".join(spelled(a, b) for a, b in pairs), ", ".join(spelled(b, a) for a, b in pairs)
+
+
+def absent_names(names: Sequence[str], known: Iterable[Sequence[str]], file: str) -> str:
+    """Return the end of the sentence that these names have no line in a file, with the closest that have."""
+    joined = {"\0".join(map(appearance, other)): other for other in known}
+    close = difflib.get_close_matches("\0".join(map(appearance, names)), joined, n=1, cutoff=0.85)
+    if not close:
+        return f"{', '.join(names)} has no line in {file}; add its line"
+    mine, others = beside(names, joined[close[0]])
+    return f"{mine} has no line in {file}, where the closest is {others}; correct the name or add its line"
