@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import re
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import roep_gym  # noqa: F401
-from roep_gym.envs import tabletop_env
 from roep_gym.envs.tabletop_env import INIT_STATES, TASKS, TabletopEnv
 from roep_gym.envs.tabletop_policies import blind_policy, reckless_policy, scripted_policy, sighted_policy
 from roep_gym.episode import EpisodeIdentity
@@ -239,7 +237,3 @@ def test_it_renders_when_made_to() -> None:
     assert isinstance(frame, np.ndarray)
     assert frame.shape == (32, 32, 3)
     assert TabletopEnv().render() is None
-
-
-def test_the_example_runs() -> None:
-    assert doctest.testmod(tabletop_env).failed == 0

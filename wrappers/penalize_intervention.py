@@ -10,7 +10,7 @@ import numpy as np
 
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Info
-from roep_gym.wrappers import ShieldAction
+from roep_gym.wrappers.shield_action import ShieldAction
 from roep_gym.wrappers.stack_order import find_wrapper
 
 __all__ = ["PenalizeIntervention"]
@@ -23,6 +23,24 @@ class PenalizeIntervention(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordCons
     step without intervention has the environment's reward as it is. `info["intervention_penalty"]` tells the penalty of
     every step, and, where asked for, `info["proposed_action"]` the action before the shield, beside `executed_action`,
     for penalties or corrections of one's own.
+
+    Example:
+        >>> import gymnasium as gym
+        >>> import numpy as np
+        >>> import roep_gym
+        >>> from roep_gym.shields import Assessment
+        >>> from roep_gym.wrappers import PenalizeIntervention, ShieldAction
+        >>> class HalfSpeed:
+        ...     fields, action_size, action_bounds, control_mode = ("eef_pos_x",), 7, (-1.0, 1.0), "relative"
+        ...     def assess(self, low, action):
+        ...         return Assessment(0.9, 0.5, True, "threshold_reached", "projected", action / 2, False)
+        >>> env = ShieldAction(gym.make("roep_gym/Tabletop-v0"), HalfSpeed())
+        >>> env = PenalizeIntervention(env, penalty=0.25, distance_penalty=0.5)
+        >>> observation, info = env.reset(seed=0)
+        >>> action = np.array([1, 0, 0, 0, 0, 0, 0], dtype=np.float32)
+        >>> observation, reward, terminated, truncated, info = env.step(action)
+        >>> reward, info["intervention_penalty"]
+        (-0.5, 0.5)
     """
 
     def __init__(

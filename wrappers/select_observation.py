@@ -22,7 +22,7 @@ class SelectObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordC
     Example:
         >>> import gymnasium as gym
         >>> import roep_gym
-        >>> from roep_gym.wrappers.select_observation import SelectObservation
+        >>> from roep_gym.wrappers import SelectObservation
         >>> env = SelectObservation(gym.make("roep_gym/Tabletop-v0"), "proprio")
         >>> observation, info = env.reset(seed=0)
         >>> observation.shape, info["frames_rendered"]

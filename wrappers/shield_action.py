@@ -38,16 +38,19 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     Example:
         >>> import gymnasium as gym
-        >>> from roep_gym.wrappers.shield_action import ShieldAction
-        >>> env = gym.make("roep_gym/Tabletop-v0")  # doctest: +SKIP
-        >>> env = ShieldAction(env, "runs/example/shields/5f1c.npz")  # doctest: +SKIP
-        >>> _, _ = env.reset(seed=0)  # doctest: +SKIP
-        >>> _, _, _, _, info = env.step(env.action_space.sample())  # doctest: +SKIP
-        >>> info["shield"]["intervened"]  # doctest: +SKIP
-        False
-
-    Change logs:
-        * v0.1.0 - Initially added.
+        >>> import numpy as np
+        >>> import roep_gym
+        >>> from roep_gym.shields import Assessment
+        >>> from roep_gym.wrappers import ShieldAction
+        >>> class HalfSpeed:
+        ...     fields, action_size, action_bounds, control_mode = ("eef_pos_x",), 7, (-1.0, 1.0), "relative"
+        ...     def assess(self, low, action):
+        ...         return Assessment(0.9, 0.5, True, "threshold_reached", "projected", action / 2, False)
+        >>> env = ShieldAction(gym.make("roep_gym/Tabletop-v0"), HalfSpeed())
+        >>> observation, info = env.reset(seed=0)
+        >>> observation, reward, terminated, truncated, info = env.step(np.ones(7, dtype=np.float32))
+        >>> info["shield"]["projection"], info["executed_action"].tolist()
+        ('projected', [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5])
     """
 
     def __init__(

@@ -30,7 +30,7 @@ class TrainingEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstruct
     Example:
         >>> import gymnasium as gym
         >>> import roep_gym
-        >>> from roep_gym.wrappers.training_episode import TrainingEpisode
+        >>> from roep_gym.wrappers import TrainingEpisode
         >>> env = TrainingEpisode(gym.make("roep_gym/Tabletop-v0"), run_id="ppo", index=2)
         >>> observation, info = env.reset(seed=7)
         >>> observation, info = env.reset()
