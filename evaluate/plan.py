@@ -10,6 +10,7 @@ import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -48,6 +49,9 @@ CONDITION_SETS: Mapping[str, tuple[str, ...]] = {
 OBJECT_MARK = "Python object "
 """What the policy of a stored plan begins with where it was an object and no name."""
 
+_NO_POLICY = (bool, int, float, list, tuple, dict, bytes, set, date)
+"""What YAML can give in place of a policy's name."""
+
 
 @dataclass(frozen=True)
 class ModelSpec:
@@ -72,7 +76,7 @@ class ModelSpec:
         check_fields(self, "model")
         if isinstance(self.policy, str):
             read_json_value(self.policy, "model.policy")
-        elif self.policy is None or isinstance(self.policy, bool | int | float | list | tuple | dict):
+        elif self.policy is None or isinstance(self.policy, _NO_POLICY):
             raise InvalidInputError(
                 f"Expected the name of a policy, a policy or a function, got {shown(self.policy)}."
             )

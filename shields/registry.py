@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 from typing import Any
 
 from roep_gym.error import InvalidInputError
@@ -28,7 +28,7 @@ def find_shield(shield: str | RuntimeShield) -> RuntimeShield:
     """
     found: Any = shield
     if isinstance(shield, str) and shield:
-        if Path(shield).suffix == ".npz" or Path(shield).exists():
+        if shield.endswith(".npz") or os.path.exists(shield):
             return load_shield(shield)
         found = SHIELDS.find(shield)
         # A class has the members of its objects, so that only a call tells.

@@ -94,7 +94,7 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
             what was written.
     """
     source = Path(path)
-    if not source.is_file():
+    if not os.path.isfile(source):
         raise InvalidInputError(
             f"Expected a shield file at {source}, found none; train one or correct the path."
         )

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.plan import EvaluationPlan, ModelSpec, plan_from_mapping, resolve
+from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.mapping_reader import read_json_value, read_mapping
 from roep_gym.shields import ShieldConfig
 from roep_gym.training.config import TrainingConfig
+from roep_gym.training.environment import make_env
 
 PLAN: Mapping[str, Any] = {
     "name": "p",
@@ -133,7 +135,7 @@ def test_a_large_value_makes_a_short_message() -> None:
 
 BAD = st.sampled_from(
     [None, True, -1, 0, 10**30, 1.5, math.nan, math.inf, "", "x", "a/b", "\0", "\ud800", b"x", [], [[]], {}, {1: 2},
-     {"a": {"b": None}}, (1,), {2}, datetime.date(2026, 1, 1), "é" * 1000, CYCLE]
+     ":", "os:sep", "x:y", 10**18, {"a": {"b": None}}, (1,), {2}, datetime.date(2026, 1, 1), "é" * 1000, CYCLE]
 )  # fmt: skip
 
 
@@ -160,10 +162,12 @@ def test_whatever_a_file_holds_is_read_or_refused_in_a_sentence(name: str, data:
     mutated = replaced(source, data.draw(st.sampled_from(places(source))), data.draw(BAD))
     refused = ""
     try:
-        made = read_mapping(target, mutated, name)
+        made: Any = read_mapping(target, mutated, name)
         if isinstance(made, EvaluationPlan):
             assert plan_from_mapping(json.loads(made.to_json())) == made
-            resolve(made)
+            check_runnable(resolve(made))
+        if isinstance(made, TrainingConfig):
+            make_env(made.environment).close()
     except RoepError as error:
         refused = str(error)
     assert len(refused) < 5000

@@ -191,10 +191,22 @@ def test_a_wrong_action_is_the_policys_fault(action: Any) -> None:
         ({"cameras": ["agentvew"]}, UnknownNameError, "Did you mean 'agentview'?"),
         ({"control_mode": "absolute"}, UnknownNameError, "Unknown control mode 'absolute'."),
         ({"cameras": "agentview"}, InvalidInputError, "Expected cameras to be a list of names, got the text"),
-        ({"image_size": 4}, InvalidInputError, "Expected image_size to be an integer >= 8, got 4."),
-        ({"image_size": "64"}, InvalidInputError, "Expected image_size to be an integer >= 8, got '64'."),
-        ({"image_size": 64.0}, InvalidInputError, "Expected image_size to be an integer >= 8, got 64.0."),
-        ({"settle_steps": -1}, InvalidInputError, "Expected settle_steps to be an integer >= 0, got -1."),
+        ({"image_size": 4}, InvalidInputError, "Expected image_size to be an integer in 8..2048, got 4."),
+        (
+            {"image_size": "64"},
+            InvalidInputError,
+            "Expected image_size to be an integer in 8..2048, got '64'.",
+        ),
+        (
+            {"image_size": 64.0},
+            InvalidInputError,
+            "Expected image_size to be an integer in 8..2048, got 64.0.",
+        ),
+        (
+            {"settle_steps": -1},
+            InvalidInputError,
+            "Expected settle_steps to be an integer in 0..1000, got -1.",
+        ),
         (
             {"render_mode": "human"},
             InvalidInputError,

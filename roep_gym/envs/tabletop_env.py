@@ -90,7 +90,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             task: "carry" or "reach".
             suite: "tabletop", the only suite, or None.
             cameras: Any of "agentview" and "robot0_eye_in_hand"; None is ["agentview"], an empty list none.
-            image_size: Height and width of the frames, in pixels, at least 8.
+            image_size: Height and width of the frames, in pixels, 8 to 2048.
             depth: Whether each camera also gives depth.
             object_state: Whether the observation holds the poses of disc and square.
             settle_steps: Steps with an opening gripper that a reset makes and no budget counts.
@@ -113,9 +113,14 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         ):
             if name not in known:
                 raise unknown_name(kind, name, known)
-        for name, number, least in (("image_size", image_size, 8), ("settle_steps", settle_steps, 0)):
-            if not isinstance(number, int) or isinstance(number, bool) or number < least:
-                raise InvalidInputError(f"Expected {name} to be an integer >= {least}, got {number!r}.")
+        for name, number, least, most in (
+            ("image_size", image_size, 8, 2048),
+            ("settle_steps", settle_steps, 0, 1000),
+        ):
+            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+                raise InvalidInputError(
+                    f"Expected {name} to be an integer in {least}..{most}, got {number!r}."
+                )
         if render_mode not in (None, "rgb_array"):
             raise InvalidInputError(f"Expected render_mode None or 'rgb_array', got {render_mode!r}.")
         self.suite, self.task, self.instruction = SUITE, task, TASKS[task]

@@ -23,7 +23,7 @@ import numpy as np
 
 from roep_gym.envs import initial_state_files
 from roep_gym.envs.libero_install import find_libero
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, bounded, unknown_name
 from roep_gym.typing import FloatArray
 
 __all__ = [
@@ -171,7 +171,7 @@ def find_task(suite: str | None, text: str) -> Task:
         where = "" if suite is None else f" of suite {suite}"
         raise unknown_name(f"task{where}", text, _all_names(searched), _LIST_COMMAND)
     if len(found) > 1:
-        candidates = ", ".join(task.label for task in found)
+        candidates = bounded(", ".join(task.label for task in found), 1000)
         raise InvalidInputError(
             f"{text!r} names {len(found)} tasks ({candidates}); give the suite, or the task's LIBERO name."
         )

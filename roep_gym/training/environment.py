@@ -23,7 +23,7 @@ from typing import Any
 import gymnasium as gym
 
 from roep_gym.envs.registration import register_environments
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.mapping_reader import check_fields, read_mapping
 from roep_gym.registry import load_place
 from roep_gym.typing import JSON
@@ -156,7 +156,9 @@ def make_env(
 def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:
     try:
         return gym.make(config.env_id, disable_env_checker=True, **config.arguments)
-    except (TypeError, gym.error.Error) as error:
+    except RoepError:
+        raise
+    except (TypeError, ValueError, ImportError, gym.error.Error) as error:
         raise InvalidInputError(
             f"Expected env_id to be a registered environment that takes these arguments, got: {error}."
         ) from error
