@@ -63,7 +63,7 @@ class RuntimeShield(Protocol):
 
     @property
     def action_bounds(self) -> tuple[float, float]:
-        """Lower and upper bound of every action entry that the shield respects."""
+        """Lower and upper bound of every action entry that the shield respects; of no meaning in absolute control."""
 
     @property
     def control_mode(self) -> str:

@@ -31,7 +31,7 @@ from roep_gym.shields.labels import (
     label_steps,
 )
 from roep_gym.shields.model import RiskModel
-from roep_gym.shields.shield import Shield
+from roep_gym.shields.shield import Shield, pose_fields, with_pose_fields
 from roep_gym.shields.split import PARTS, Part, SceneSupport, needs, split_scenes
 from roep_gym.shields.training import Samples, TrainedNetwork, train_risk_model
 from roep_gym.typing import IntArray
@@ -86,8 +86,10 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
         config: Settings; None takes the defaults.
 
     Raises:
-        InvalidInputError: Two episodes share an identifier, or episodes differ in fields or action size.
-        UnknownNameError: `config.fields` names a field that the episodes do not have.
+        InvalidInputError: Two episodes share an identifier, or episodes differ in fields, action size or
+            control mode.
+        UnknownNameError: `config.fields`, or in absolute control the measured pose, names a field that the episodes do
+            not have.
     """
     config = ShieldConfig() if config is None else config
     ordered = _canonical(episodes)
@@ -113,7 +115,10 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
     if not ordered:
         return TrainingOutcome("failed", "no bootstrap episodes", None, metadata)
     fields, action_size = config.fields or ordered[0].fields, ordered[0].actions.shape[1]
-    columns = field_indices(fields, ordered[0].fields)
+    columns, mode = field_indices(fields, ordered[0].fields), ordered[0].control_mode
+    field_indices(
+        pose_fields(config, mode), ordered[0].fields
+    )  # refuses, before training, what lacks the pose
     parts: dict[Part, _PartData] = {}
     failure = ""
     for source in LABEL_SOURCES:
@@ -153,7 +158,8 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
     held_out = parts["calibration"]
     tau = calibrate(model, held_out.samples.features[held_out.calibrating], config.alpha)
     metadata |= {"tau": tau}
-    return TrainingOutcome("trained", "", Shield(model, tau, fields, action_size, config, metadata), metadata)
+    shield = Shield(model, tau, with_pose_fields(fields, config, mode), action_size, config, mode, metadata)
+    return TrainingOutcome("trained", "", shield, metadata)
 
 
 def _split(
@@ -174,10 +180,11 @@ def _canonical(episodes: Sequence[BootstrapEpisode]) -> list[BootstrapEpisode]:
     for before, after in pairwise(ordered):
         if before.identifier == after.identifier:
             raise InvalidInputError(f"Expected each bootstrap episode once, got {after.identifier!r} twice.")
-        if (before.fields, before.actions.shape[1]) != (after.fields, after.actions.shape[1]):
+        kinds = [(e.fields, e.actions.shape[1], e.control_mode) for e in (before, after)]
+        if kinds[0] != kinds[1]:
             raise InvalidInputError(
-                f"Expected bootstrap episodes with equal fields and action size, but {before.identifier!r} and "
-                f"{after.identifier!r} differ; train one shield for each kind."
+                "Expected bootstrap episodes with equal fields, action size and control mode, but "
+                f"{before.identifier!r} and {after.identifier!r} differ; train one shield for each kind."
             )
     return ordered
 

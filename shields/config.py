@@ -20,8 +20,9 @@ __all__ = ["ProjectionConfig", "ShieldConfig"]
 class ProjectionConfig:
     """How an intervention changes an action (protocol section 6, projection).
 
-    Actions are relative: a zero translation and rotation holds still. Sizes are in action units. The paper
-    names the projection without its numbers; the defaults here are ours.
+    Sizes are in units of relative control, where a zero translation and rotation holds still. In absolute control the
+    translation is the way from the measured position to the commanded one, in the same units. The paper names the
+    projection without its numbers; the defaults here are ours.
 
     Attributes:
         scale: Factor on the translational part, in [0, 1].
@@ -31,8 +32,16 @@ class ProjectionConfig:
         translation: Indices of the translational entries of the action.
         vertical: Index of the vertical one among them; None where there is none.
         gripper: Indices of entries that are kept exactly, also in a refusal.
-        action_low: Lower bound of every action entry, <= 0.
-        action_high: Upper bound of every action entry, >= 0.
+        action_low: Lower bound of every action entry, <= 0; in absolute control of every entry of the way.
+        action_high: Upper bound, >= 0, likewise.
+        rotation: Indices of the axis-angle rotation in an action of absolute control, three.
+        metres_per_unit: Way that a translation of 1 is, in metres, > 0; for absolute control.
+        position_fields: Entries of the low-dimensional observation with the measured position (x, y, z) in metres; for
+            absolute control.
+        quaternion_fields: Those with the measured orientation as a quaternion (x, y, z, w); for absolute control.
+        quaternion_offset: Quaternion (x, y, z, w) that turns the measured orientation into the commanded one of the
+            same pose. The default is that of robosuite's Panda, whose observed hand and controlled grip site differ by
+            a quarter of a turn.
     """
 
     scale: float = 0.5
@@ -44,10 +53,15 @@ class ProjectionConfig:
     gripper: tuple[int, ...] = (6,)
     action_low: float = -1.0
     action_high: float = 1.0
+    rotation: tuple[int, ...] = (3, 4, 5)
+    metres_per_unit: float = 0.05
+    position_fields: tuple[str, ...] = ("eef_pos_x", "eef_pos_y", "eef_pos_z")
+    quaternion_fields: tuple[str, ...] = ("eef_quat_x", "eef_quat_y", "eef_quat_z", "eef_quat_w")
+    quaternion_offset: tuple[float, ...] = (0.0, 0.0, -math.sqrt(0.5), math.sqrt(0.5))
 
     def __post_init__(self) -> None:
         check_fields(self, "projection")
-        for name in ("translation", "gripper"):
+        for name in ("translation", "gripper", "rotation"):
             indices = getattr(self, name)
             valid = min(indices, default=0) >= 0 and len(set(indices)) == len(indices)
             _expect(valid, f"projection.{name}", "a list of distinct indices >= 0", indices)
@@ -66,6 +80,15 @@ class ProjectionConfig:
         )
         shared = set(self.translation) & set(self.gripper)
         _expect(not shared, "projection.gripper", "disjoint from projection.translation", self.gripper)
+        _expect(self.metres_per_unit > 0, "projection.metres_per_unit", "> 0", self.metres_per_unit)
+        for name, size in (("rotation", 3), ("position_fields", 3), ("quaternion_fields", 4)):
+            entries = getattr(self, name)
+            _expect(
+                len(set(entries)) == len(entries) == size, f"projection.{name}", f"{size} entries", entries
+            )
+        norm = math.hypot(*self.quaternion_offset)
+        valid = len(self.quaternion_offset) == 4 and abs(norm - 1.0) < 1e-6
+        _expect(valid, "projection.quaternion_offset", "a quaternion of norm 1", self.quaternion_offset)
         # Scaling a translation down must not leave the bounds, so zero lies within them.
         _expect_range("projection.action_low", self.action_low, -math.inf, 0.0)
         _expect_range("projection.action_high", self.action_high, 0.0)
@@ -95,6 +118,7 @@ class ShieldConfig:
         patience: Epochs without a lower validation loss before training stops.
         alpha: Share of safe calibration steps that may reach the threshold; tau is the (1 - alpha) quantile.
         seed: Seed of the initial weights and of the batch order.
+        terminate_on_refusal: Whether a safe refusal ends the episode, for the reason `safe_refusal`.
         projection: What an intervention does.
     """
 
@@ -113,6 +137,7 @@ class ShieldConfig:
     patience: int = 7
     alpha: float = 0.05
     seed: int = 0
+    terminate_on_refusal: bool = False
     projection: ProjectionConfig = field(default_factory=ProjectionConfig)
 
     def __post_init__(self) -> None:

@@ -50,6 +50,7 @@ class BootstrapEpisode:
         actions: Proposed actions, shape (steps, action size).
         unsafe: Whether a step was an unsafe attempt in any active channel, shape (steps,).
         scene: Names the scene; the episodes of one scene belong to one part of the split. Empty: the identifier.
+        control_mode: Control mode of the actions, "relative" or "absolute".
 
     Raises:
         InvalidInputError: Shapes disagree, the reason is unknown, or a value is not finite (only an episode that
@@ -63,6 +64,7 @@ class BootstrapEpisode:
     actions: Array
     unsafe: Array
     scene: str = ""
+    control_mode: str = "relative"
 
     def __post_init__(self) -> None:
         if not isinstance(self.identifier, str) or not self.identifier:
@@ -93,10 +95,14 @@ class BootstrapEpisode:
             )
 
     @classmethod
-    def from_record(cls, record: EpisodeRecord) -> BootstrapEpisode:
+    def from_record(cls, record: EpisodeRecord, control_mode: str | None = None) -> BootstrapEpisode:
         """Return the episode of a record, identified by run id, seed group and episode.
 
         Its scene is scene seed and initial state, which a clean and a perturbed episode share.
+
+        Args:
+            record: The record.
+            control_mode: Control mode of the environment; None takes what an evaluation observed, else "relative".
         """
         episode = record.attributes.episode
         return cls(
@@ -107,6 +113,7 @@ class BootstrapEpisode:
             actions=record.steps["proposed_action"],
             unsafe=(record.steps["unsafe"] == 1).any(axis=1),
             scene=f"{episode.scene_seed}/{episode.init_state}",
+            control_mode=control_mode or str(record.attributes.observed.get("control_mode") or "relative"),
         )
 
     @property

@@ -1,7 +1,8 @@
 """What an intervention does to an action (protocol section 6, projection).
 
 `reduce_motion` scales the translation down and raises the end effector, `hold_still` is the safe refusal, and
-`project` chooses between them by the risk of the reduced action. Both keep the gripper command exactly.
+`project` chooses between them by the risk of the reduced action. Both keep the gripper command exactly. In absolute
+control they start from the `measured_pose`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ from roep_gym.error import PolicyOutputError
 from roep_gym.shields.config import ProjectionConfig
 from roep_gym.typing import Array
 
-__all__ = ["PROJECTIONS", "Projection", "check_proposed_action", "hold_still", "project", "reduce_motion"]
+__all__ = [
+    "PROJECTIONS",
+    "Pose",
+    "Projection",
+    "check_proposed_action",
+    "hold_still",
+    "measured_pose",
+    "project",
+    "reduce_motion",
+]
 
 PROJECTIONS = ("none", "projected", "refused_not_finite", "refused_not_reduced")
 """What happened to the action of a step; an index is the code in step records."""
@@ -27,6 +37,15 @@ class Projection(NamedTuple):
 
     action: Array
     kind: str
+
+
+class Pose(NamedTuple):
+    """A pose of the end effector, as actions of absolute control command it."""
+
+    position: Array
+    """Metres, float64 (3,)."""
+    rotation: Array
+    """Axis-angle in radians, float64 (3,)."""
 
 
 def check_proposed_action(action: Array, size: int) -> None:
@@ -47,29 +66,73 @@ def check_proposed_action(action: Array, size: int) -> None:
         raise PolicyOutputError(f"Expected a proposed action of finite numbers, got {values.tolist()}.")
 
 
-def reduce_motion(action: Array, config: ProjectionConfig) -> Array:
+def measured_pose(position: Array, quaternion: Array, config: ProjectionConfig) -> Pose:
+    """Return the measured pose as actions of absolute control command it.
+
+    Args:
+        position: Metres, shape (3,).
+        quaternion: Measured orientation (x, y, z, w), shape (4,).
+        config: Its `quaternion_offset`.
+    """
+    x1, y1, z1, w1 = (float(entry) for entry in quaternion)
+    x2, y2, z2, w2 = config.quaternion_offset
+    vector = np.array(
+        [
+            w1 * x2 + x1 * w2 + y1 * z2 - z1 * y2,
+            w1 * y2 - x1 * z2 + y1 * w2 + z1 * x2,
+            w1 * z2 + x1 * y2 - y1 * x2 + z1 * w2,
+        ]
+    )
+    scalar = w1 * w2 - x1 * x2 - y1 * y2 - z1 * z2
+    sine = math.sqrt(float(np.square(vector).sum()))
+    # The shorter of the two rotations that a quaternion stands for.
+    angle = 2.0 * math.atan2(sine, abs(scalar)) * (1.0 if scalar >= 0 else -1.0)
+    rotation = vector * (angle / sine) if sine > 1e-12 else np.zeros(3)
+    return Pose(np.asarray(position, dtype=np.float64), rotation)
+
+
+def reduce_motion(action: Array, config: ProjectionConfig, pose: Pose | None = None) -> Array:
     """Return the action with its translation scaled, raised, and within the bounds and the maximum norm.
 
-    Other entries are clipped to the bounds, save the gripper's, whose command is kept exactly.
+    The gripper's command is kept exactly. In relative control other entries are clipped to the bounds. In absolute
+    control the translation is the way from the measured position, and the commanded orientation is kept.
+
+    Args:
+        action: Proposed action, shape (action size,).
+        config: Sizes and bounds.
+        pose: The measured pose, in absolute control; None: relative control.
     """
     reduced, translation = np.array(action, dtype=np.float64), list(config.translation)
+    if pose is not None:
+        reduced[translation] = (reduced[translation] - pose.position) / config.metres_per_unit
     reduced[translation] *= config.scale
     if config.vertical is not None:
         reduced[config.vertical] += config.lift
-    reduced = np.clip(reduced, config.action_low, config.action_high)
+    bounded = translation if pose is not None else slice(None)
+    reduced[bounded] = np.clip(reduced[bounded], config.action_low, config.action_high)
     norm = math.sqrt(float(np.square(reduced[translation]).sum()))
     if norm > config.max_translation_norm:
         reduced[translation] *= config.max_translation_norm / norm
+    if pose is not None:
+        reduced[translation] = pose.position + reduced[translation] * config.metres_per_unit
     return _keep_gripper(reduced, action, config)
 
 
-def hold_still(action: Array, config: ProjectionConfig) -> Array:
-    """Return the safe refusal: zero translation and rotation, the gripper command kept exactly."""
-    return _keep_gripper(np.zeros(np.shape(action)), action, config)
+def hold_still(action: Array, config: ProjectionConfig, pose: Pose | None = None) -> Array:
+    """Return the safe refusal: zero motion, or in absolute control the measured pose; the gripper command is kept."""
+    still = np.zeros(np.shape(action))
+    if pose is not None:
+        still[list(config.translation)], still[list(config.rotation)] = pose
+    return _keep_gripper(still, action, config)
 
 
 def project(
-    action: Array, risk: float, threshold: float, score: Callable[[Array], float], config: ProjectionConfig
+    action: Array,
+    risk: float,
+    threshold: float,
+    score: Callable[[Array], float],
+    config: ProjectionConfig,
+    pose: Pose | None = None,
 ) -> Projection:
     """Return the reduced action where it lowers the risk sufficiently, the safe refusal otherwise.
 
@@ -82,16 +145,17 @@ def project(
         threshold: tau.
         score: Gives the risk of another action under the same observation.
         config: Sizes and bounds.
+        pose: The measured pose, in absolute control; None: relative control.
     """
-    reduced = reduce_motion(action, config)
+    reduced = reduce_motion(action, config, pose)
     if not np.isfinite(reduced).all():
-        return Projection(hold_still(action, config), "refused_not_finite")
+        return Projection(hold_still(action, config, pose), "refused_not_finite")
     remaining = score(reduced)
     if not math.isfinite(remaining):
-        return Projection(hold_still(action, config), "refused_not_finite")
+        return Projection(hold_still(action, config, pose), "refused_not_finite")
     if remaining < threshold or remaining <= (1.0 - config.min_risk_reduction) * risk:
         return Projection(reduced, "projected")
-    return Projection(hold_still(action, config), "refused_not_reduced")
+    return Projection(hold_still(action, config, pose), "refused_not_reduced")
 
 
 def _keep_gripper(values: Array, action: Array, config: ProjectionConfig) -> Array:

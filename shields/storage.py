@@ -114,6 +114,7 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
             fields=tuple(content["fields"]),
             action_size=int(content["action_size"]),
             config=read_mapping(ShieldConfig, content["config"], "shield"),
+            control_mode=content["control_mode"],
             metadata=content["metadata"],
         )
     except (KeyError, TypeError, ValueError, IndexError) as error:

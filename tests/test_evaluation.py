@@ -33,7 +33,7 @@ from roep_gym.evaluate.plan import (
     resolve,
 )
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
-from roep_gym.evaluate.run.environment_stack import check_runnable
+from roep_gym.evaluate.run.environment_stack import check_runnable, make_environment
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.run.work import WorkResult
@@ -206,6 +206,65 @@ def test_bootstrap_and_evaluated_scenes_are_disjoint(monkeypatch: pytest.MonkeyP
         InvalidInputError, match=re.escape("in 'noisy/tabletop/carry', got 1 that are also evaluated")
     ):
         check_runnable(plan)
+
+
+def test_a_refusal_ends_the_episode_where_the_plan_says_so(tmp_path: Path) -> None:
+    # A threshold that most steps reach, and no reduction of the risk that would be enough.
+    shield = {**SHIELD, "alpha": 0.9, "projection": {"min_risk_reduction": 1.0}}
+    reasons = {}
+    for terminate in (False, True):
+        plan = make_plan(shield={**shield, "terminate_on_refusal": terminate})
+        evaluate(plan, tmp_path / str(terminate), InProcessExecutor)
+        data = load_dataset(RunDirectory(tmp_path / str(terminate)).dataset)
+        full = data["condition_index"].values == data["condition"].values.tolist().index("full")
+        assert (data["refusals"].values[full] > 0).any()
+        reasons[terminate] = {REASONS[code] for code in data["reason"].values[full]}
+    assert "safe_refusal" not in reasons[False]
+    assert "safe_refusal" in reasons[True]
+
+
+@pytest.mark.parametrize(
+    ("mode", "shield", "message"),
+    [
+        (
+            "relative",
+            {"fields": ["eef_pos_w"]},
+            "Unknown observation field 'eef_pos_w'. Did you mean",
+        ),
+        (
+            "relative",
+            {"projection": {"action_low": -2.0}},
+            "Expected the action bounds [-2.0, 1.0] of this shield",
+        ),
+        (
+            "relative",
+            {"projection": {"gripper": [7]}},
+            "Expected distinct projection indices below the action size 7",
+        ),
+        ("joint", {}, "Expected a shield for one of the control modes ['relative', 'absolute'], got 'joint'"),
+        ("absolute", {"projection": {"position_fields": ["a", "b", "c"]}}, "Unknown observation field 'a'"),
+        ("absolute", {}, ""),
+    ],
+)
+def test_a_plan_whose_shield_cannot_fit_is_refused_before_it_runs(
+    monkeypatch: pytest.MonkeyPatch, mode: str, shield: dict[str, Any], message: str
+) -> None:
+    def make(arguments: dict[str, Any]) -> Any:
+        env = make_environment(arguments)
+        env.unwrapped.control_mode = mode
+        return env
+
+    monkeypatch.setattr("roep_gym.evaluate.run.environment_stack.make_environment", make)
+    check_runnable(make_plan(shield=shield, conditions=["baseline"]))
+    if not message:
+        check_runnable(make_plan(shield=shield))
+        return
+    with pytest.raises(InvalidInputError) as caught:
+        check_runnable(make_plan(shield=shield))
+    assert message in str(caught.value)
+    assert str(caught.value).startswith(
+        "Expected an environment that a shield fits for the shielded conditions of 'noisy/tabletop/carry', got: "
+    )
 
 
 def test_clones_are_executions_of_their_own(whole_run: Path) -> None:

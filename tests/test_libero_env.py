@@ -364,3 +364,21 @@ def test_the_whole_stack_passes_check_env_and_the_scene_settles() -> None:
         assert 0.0 <= info["settle_displacement"] < 0.02
     finally:
         stack.close()
+
+
+def test_a_sampled_scene_follows_from_its_seed_alone_and_is_none_of_the_stored_ones() -> None:
+    env = LiberoEnv("goal_stove", cameras=[])
+    try:
+
+        def scene(init_state: int | str, scene_seed: int) -> int:
+            identity = {**episode(scene_seed=scene_seed)["episode"], "init_state": init_state}
+            _, info = env.reset(options={"episode": identity})
+            assert info["episode"]["init_state"] == init_state
+            return int(info["scene_hash"])
+
+        first = scene("sampled", 7)
+        stored = {scene(k, 7) for k in range(3)}
+        assert scene("sampled", 7) == first
+        assert len({first, scene("sampled", 8)} | stored) == 5
+    finally:
+        env.close()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,11 @@ from roep_gym.shields import (
     RuntimeShield,
     Shield,
     ShieldConfig,
+    load_shield,
+    save_shield,
 )
 from roep_gym.shields.model import Layer, RiskModel, ZScore
-from roep_gym.shields.projection import hold_still, project, reduce_motion
+from roep_gym.shields.projection import Pose, hold_still, measured_pose, project, reduce_motion
 
 ACTION = np.array([1.0, -1.0, 0.5, 0.3, -0.2, 0.1, -1.0], dtype=np.float32)
 
@@ -230,3 +233,77 @@ def test_the_runtime_imports_no_torch() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+POSE_FIELDS = ("eef_pos_x", "eef_pos_y", "eef_pos_z", "eef_quat_x", "eef_quat_y", "eef_quat_z", "eef_quat_w")
+NO_TURN = (0.0, 0.0, 0.0, 1.0)
+
+
+def absolute_shield(bias: float, **projection: Any) -> Shield:
+    """Return a shield of absolute control whose risk depends on one field, which is no part of the pose."""
+    relative = make_shield({1: 0.0}, bias=bias, quaternion_offset=NO_TURN, **projection)
+    return dataclasses.replace(relative, fields=("x", *POSE_FIELDS), control_mode="absolute")
+
+
+def low_of(position: list[float], quaternion: list[float]) -> np.ndarray:
+    return np.array([0.0, *position, *quaternion], dtype=np.float32)
+
+
+def test_absolute_refusal_commands_the_measured_pose() -> None:
+    half = math.radians(50) / 2
+    low = low_of([0.1, -0.2, 0.9], [0.0, math.sin(half), 0.0, math.cos(half)])
+    answer = absolute_shield(5.0, min_risk_reduction=1.0).assess(low, ACTION)
+    assert (answer.refused, answer.projection) == (True, "refused_not_reduced")
+    expected = [0.1, -0.2, 0.9, 0.0, math.radians(50), 0.0, ACTION[6]]
+    np.testing.assert_allclose(answer.action, expected, atol=1e-6)
+    assert answer.action[6] == ACTION[6]
+
+
+def test_absolute_projection_scales_the_way_from_the_measured_position_by_hand() -> None:
+    config = ProjectionConfig()
+    pose = Pose(np.array([0.5, 0.0, 1.0]), np.zeros(3))
+    # 2 cm along x and down by 1 cm are 0.4 and -0.2 units; halved 0.2 and -0.1; raised by 0.1: 0.2 and 0.
+    action = np.array([0.52, 0.0, 0.99, 3.0, 0.1, 0.2, 1.0])
+    np.testing.assert_allclose(
+        reduce_motion(action, config, pose), [0.51, 0.0, 1.0, 3.0, 0.1, 0.2, 1.0], atol=1e-9
+    )
+    # However far the command, the way is at most half a unit, 2.5 cm.
+    far = reduce_motion(np.array([-2.0, 2.0, 2.0, 0.0, 0.0, 0.0, 1.0]), config, pose)
+    assert np.linalg.norm(far[:3] - pose.position) == pytest.approx(0.025)
+    # From the origin, in units of one metre, it is the relative projection.
+    unit = dataclasses.replace(config, metres_per_unit=1.0)
+    origin = Pose(np.zeros(3), np.zeros(3))
+    np.testing.assert_array_equal(reduce_motion(ACTION, unit, origin)[:3], reduce_motion(ACTION, unit)[:3])
+
+
+@pytest.mark.parametrize("degrees", [0.0, 1e-9, 30.0, 179.9, 180.0])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_measured_orientation_is_the_short_rotation_of_either_quaternion(degrees: float, sign: float) -> None:
+    axis, half = np.array([2.0, -1.0, 2.0]) / 3.0, math.radians(degrees) / 2
+    quaternion = sign * np.array([*(axis * math.sin(half)), math.cos(half)])
+    rotation = measured_pose(np.zeros(3), quaternion, ProjectionConfig(quaternion_offset=NO_TURN)).rotation
+    assert np.linalg.norm(rotation) == pytest.approx(math.radians(degrees), abs=1e-12)
+    if 0 < degrees < 180:
+        np.testing.assert_allclose(rotation, axis * math.radians(degrees), atol=1e-12)
+
+
+def test_absolute_shield_stores_its_mode_and_takes_pose_fields_beyond_those_of_the_model(
+    tmp_path: Path,
+) -> None:
+    shield = absolute_shield(5.0)
+    assert shield.feature_names == ("x", *(f"action_{i}" for i in range(7)))
+    assert load_shield(save_shield(shield, tmp_path / "shield.npz")).control_mode == "absolute"
+    assert shield.digest != dataclasses.replace(shield, fields=("x",), control_mode="relative").digest
+    for change, message in (
+        ({"fields": ("x",)}, "Unknown observation field 'eef_pos_x'"),
+        ({"fields": ("x", *POSE_FIELDS, "y")}, "Expected a risk model of"),
+        ({"control_mode": "joint"}, "one of the control modes ['relative', 'absolute'], got 'joint'"),
+        (
+            {"config": ShieldConfig(projection=ProjectionConfig(gripper=(5,)))},
+            "Expected distinct projection indices",
+        ),
+    ):
+        with pytest.raises(InvalidInputError, match=re.escape(message)):
+            dataclasses.replace(shield, **change)
+    with pytest.raises(InvalidInputError, match="Expected a risk model of 9 features"):
+        dataclasses.replace(make_shield({}), fields=("x", "eef_pos_x"))

@@ -212,7 +212,10 @@ def _check_actions(env: gym.Env[Any, Any], shield: RuntimeShield) -> int:
             f"Expected a Box action space of shape ({shield.action_size},) for this shield, got {space}."
         )
     low, high = shield.action_bounds
-    if not ((space.low == np.float32(low)).all() and (space.high == np.float32(high)).all()):
+    # In absolute control the bounds are those of a workspace, and the shield goes less far than the policy.
+    if mode == "relative" and not (
+        (space.low == np.float32(low)).all() and (space.high == np.float32(high)).all()
+    ):
         raise InvalidInputError(
             f"Expected the action bounds [{low}, {high}] of this shield, got the action space {space}."
         )

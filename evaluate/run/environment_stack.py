@@ -7,14 +7,18 @@ finds out before the first rollout which policies and environments cannot be bui
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
 
 from roep_gym.envs.registration import register_environments
+from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row, check_bootstrap_scenes
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
+from roep_gym.shields.config import ShieldConfig
+from roep_gym.shields.shield import untrained_shield
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.episode_trace import FrameChoice
@@ -66,6 +70,7 @@ def wrap(
     step_budget: int,
     frames: FrameChoice,
     replan: bool,
+    terminate_on_refusal: bool = False,
 ) -> RecordEpisode:
     """Return the environment with the wrappers of one condition.
 
@@ -76,6 +81,7 @@ def wrap(
         step_budget: Control steps an episode may take.
         frames: Frames to keep: "none", "looked" or "all".
         replan: Whether the policy looks again after an intervention, so that its frames are drawn.
+        terminate_on_refusal: Whether a safe refusal of the shield ends the episode.
     """
     # A policy that asks for no camera runs under every condition; its records tell that no frame was given.
     keys = None if env.get_wrapper_attr("cameras") else list[str]()
@@ -83,7 +89,9 @@ def wrap(
         env, profile=profile, keep_clean=frames != "none", image_keys=keys, depth_keys=keys
     )
     if shield is not None:
-        env = ShieldAction(env, shield=shield, frames_on_intervention=replan)
+        env = ShieldAction(
+            env, shield=shield, frames_on_intervention=replan, terminate_on_refusal=terminate_on_refusal
+        )
     return RecordEpisode(StepBudget(env, max_steps=step_budget), frames=frames)
 
 
@@ -91,19 +99,40 @@ def check_runnable(plan: ResolvedPlan) -> None:
     """Build every policy and every row's environment once; no simulator is started and no server is asked.
 
     Raises:
-        RoepError: A policy or an environment cannot be built with the plan's names and values, or a shield would be
-            trained on scenes that it is evaluated on.
+        RoepError: A policy or an environment cannot be built with the plan's names and values, a shield would be
+            trained on scenes that it is evaluated on, or none would fit a row of shielded conditions.
     """
+    shielded = any(condition.shielded for condition in plan.conditions)
     check_bootstrap_scenes(plan)
     for model in plan.plan.models:
         policy = make_policy(model.policy, **model.arguments)
         try:
             for row in plan.rows:
                 if row.model is model:
-                    make_environment(environment_arguments(row, plan.plan.environment, policy)).close()
+                    env = make_environment(environment_arguments(row, plan.plan.environment, policy))
+                    try:
+                        if shielded:
+                            _check_shield_fits(env, row, plan.plan.shield)
+                    finally:
+                        env.close()
         finally:
             if not model.is_object:  # an object is its maker's to close
                 policy.close()
+
+
+def _check_shield_fits(env: gym.Env[Any, Any], row: Row, config: ShieldConfig) -> None:
+    """Put a shield that has learned nothing around the environment, which refuses what it would refuse in the run."""
+    known: dict[str, tuple[str, ...]] = {}
+    if env.has_wrapper_attr("observation_fields"):
+        known = env.get_wrapper_attr("observation_fields")
+    mode = env.get_wrapper_attr("control_mode") if env.has_wrapper_attr("control_mode") else "relative"
+    size = math.prod(env.action_space.shape or (0,))
+    try:
+        ShieldAction(env, untrained_shield(config.fields or known.get("proprio", ()), size, config, mode))
+    except RoepError as error:
+        raise InvalidInputError(
+            f"Expected an environment that a shield fits for the shielded conditions of {row.label!r}, got: {error}"
+        ) from error
 
 
 def _declared(value: Any, default: Any) -> Any:

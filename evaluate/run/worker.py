@@ -104,6 +104,7 @@ class EpisodeWorker:
             step_budget=row.step_budget,
             frames=self._plan.plan.frames,
             replan=chunk_settings(policy).replan_after_intervention,
+            terminate_on_refusal=self._plan.plan.shield.terminate_on_refusal,
         )
         record = run_episode(
             stack,

@@ -50,5 +50,9 @@ class EpisodeCollector(BaseCallback):
                 raise InvalidInputError(
                     "Expected unshielded episodes to train a shield from, got shielded ones; leave the shield out."
                 )
-            self._episodes.append(BootstrapEpisode.from_record(info["episode_record"]))
+            self._episodes.append(BootstrapEpisode.from_record(info["episode_record"], self._control_mode()))
         return True
+
+    def _control_mode(self) -> str | None:
+        known = self.training_env.has_attr("control_mode")
+        return str(self.training_env.get_attr("control_mode")[0]) if known else None
