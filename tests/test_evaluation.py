@@ -676,7 +676,7 @@ def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_p
     shutil.copytree(whole_run, tmp_path / "run")
     (RunDirectory(tmp_path / "run").shields / "0.json").write_text("{")
     with pytest.raises(
-        InvalidInputError, match=re.escape("delete the file, and the same command trains the same")
+        InvalidInputError, match=re.escape("Delete the file, and the same command trains the same")
     ):
         evaluate(make_plan(), tmp_path / "run", InProcessExecutor)
     (RunDirectory(tmp_path / "run").shields / "0.json").unlink()
@@ -744,7 +744,7 @@ def test_frames_that_got_lost_are_made_again(tmp_path: Path) -> None:
     with np.load(lost) as stored:
         before = dict(stored)
     lost.unlink()
-    (lost.parent / f".{lost.name}.123.tmp").write_text("of a writer that was killed")
+    (lost.parent / f".{lost.name}.123.roep-gym.tmp").write_text("of a writer that was killed")
     evaluate(plan, tmp_path / "run", InProcessExecutor)
     with np.load(lost) as stored:
         for name, frames in before.items():
