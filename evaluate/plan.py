@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -21,6 +21,8 @@ from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_o
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
+from roep_gym.suites.base import Suite, SuiteTask
+from roep_gym.suites.registry import NamedTask, find_tasks
 from roep_gym.typing import JSON
 from roep_gym.wrappers.episode_trace import FrameChoice
 from roep_gym.wrappers.profiles import Profile
@@ -28,6 +30,7 @@ from roep_gym.wrappers.profiles import Profile
 __all__ = [
     "CONDITION_SETS",
     "OBJECT_MARK",
+    "STEP_BUDGET",
     "EnvironmentSettings",
     "EvaluationPlan",
     "ModelSpec",
@@ -51,6 +54,9 @@ OBJECT_MARK = "Python object "
 
 _NO_POLICY = (bool, int, float, list, tuple, dict, bytes, set, date)
 """What YAML can give in place of a policy's name."""
+
+STEP_BUDGET = 280
+"""The protocol's step budget, where neither the plan nor the suite gives another."""
 
 
 @dataclass(frozen=True)
@@ -138,13 +144,14 @@ class EvaluationPlan:
     Attributes:
         name: Name of the evaluation; part of every run id, so another name draws other perturbations.
         models: Policies under evaluation.
-        tasks: Tasks: an instruction, a LIBERO name, the paper's id, "suite/task", or a suite for all its tasks.
+        tasks: Tasks: "suite/task", a suite for all its tasks, or a task of LIBERO: its instruction, name or paper's id.
+            A suite of your own is named "module:attribute".
         conditions: Names of conditions or of `CONDITION_SETS`.
         clones: Number of clones of each planned condition that has one, or of single conditions by name
             (`{perturb: 3}`); the paper's rule uses the first, the calibrated verdict beside it uses all.
         seed_groups: Seed groups of each condition.
         episodes: Episodes of each seed group.
-        step_budget: Control steps an episode may take.
+        step_budget: Control steps an episode may take; None: what the suite says, which is 280 in the built-in ones.
         suite_step_budgets: Step budgets of single suites.
         environment: Settings of every environment.
         shield: Training and behaviour of the shield.
@@ -158,7 +165,7 @@ class EvaluationPlan:
     clones: int | Mapping[str, int] = 1
     seed_groups: int = 5
     episodes: int = 10
-    step_budget: int = 280
+    step_budget: int | None = None
     suite_step_budgets: Mapping[str, int] = field(default_factory=dict)
     environment: EnvironmentSettings = EnvironmentSettings()
     shield: ShieldConfig = field(default_factory=ShieldConfig)
@@ -174,7 +181,10 @@ class EvaluationPlan:
         for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
             if value < 1:
                 raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
-        for name, value in {"step_budget": self.step_budget, **self.suite_step_budgets}.items():
+        budgets = dict(self.suite_step_budgets)
+        if self.step_budget is not None:
+            budgets["step_budget"] = self.step_budget
+        for name, value in budgets.items():
             if value < 1:
                 raise InvalidInputError(f"Expected the step budget {name!r} to be at least 1, got {value}.")
         if not self.name or any(c in self.name for c in "/\\\n\0"):
@@ -228,10 +238,11 @@ class Row:
     Attributes:
         index: Position in the plan.
         model: The policy.
-        suite: LIBERO suite.
-        task: The paper's id where the task has one, else LIBERO's name.
+        suite: Name of the suite.
+        task: The task as its suite names it.
         instruction: The instruction, word for word.
         step_budget: Control steps an episode may take.
+        suite_source: How the plan refers to the suite: its name, or `module:attribute`.
     """
 
     index: int
@@ -240,6 +251,7 @@ class Row:
     task: str
     instruction: str
     step_budget: int
+    suite_source: str
 
     @property
     def label(self) -> str:
@@ -355,52 +367,63 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
             "Expected 'bootstrap_clean' or 'bootstrap_perturb' beside the shielded conditions, which need a trained "
             "shield; add them or take the set 'main'."
         )
+    named = [(model, task) for model in plan.models for task in _named_tasks(model, plan)]
+    plan = _with_budgets(plan, [task.suite for _, task in named])
     rows: list[Row] = []
-    for model in plan.models:
-        tasks = model.tasks or plan.tasks
-        if not tasks:
-            raise InvalidInputError(f"Expected at least one task for the model {model.name!r}, got none.")
-        for suite, task, instruction, states in _resolve_tasks(tasks):
-            if plan.seed_groups * plan.episodes > states:
-                raise InvalidInputError(
-                    f"Expected at most {states} episodes a condition, as many as {task!r} has initial states, got "
-                    f"{plan.seed_groups} x {plan.episodes}."
-                )
-            if suite == "tabletop" and plan.environment.placement_shift:
-                raise InvalidInputError(
-                    "Expected placement_shift 0 for tasks of tabletop, whose objects start where their seed says."
-                )
-            budget = plan.suite_step_budgets.get(suite, plan.step_budget)
-            rows.append(Row(len(rows), model, suite, task, instruction, budget))
-    for suite in plan.suite_step_budgets:
-        if suite not in {row.suite for row in rows}:
-            raise unknown_name("suite with a step budget of its own", suite, {row.suite for row in rows})
+    for model, (suite, source, task) in named:
+        _check_task(suite, task, plan, conditions)
+        budget = plan.suite_step_budgets.get(suite.name, plan.step_budget or STEP_BUDGET)
+        rows.append(Row(len(rows), model, suite.name, task.name, task.instruction, budget, source))
+    for name in plan.suite_step_budgets:
+        if name not in {row.suite for row in rows}:
+            raise unknown_name("suite with a step budget of its own", name, {row.suite for row in rows})
     profiles = {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions}
     return ResolvedPlan(plan, tuple(rows), conditions, profiles)
 
 
-def _resolve_tasks(tasks: Sequence[str]) -> Iterator[tuple[str, str, str, int]]:
-    """Yield suite, task name, instruction and number of initial states of every task that is named, each once."""
-    from roep_gym.envs import task_catalog
-    from roep_gym.envs.tabletop_env import INIT_STATES
-    from roep_gym.envs.tabletop_env import TASKS as TABLETOP_TASKS
+def _named_tasks(model: ModelSpec, plan: EvaluationPlan) -> list[NamedTask]:
+    """Return the tasks of a model, each once."""
+    texts = model.tasks or plan.tasks
+    if not texts:
+        raise InvalidInputError(f"Expected at least one task for the model {model.name!r}, got none.")
+    found: dict[tuple[str, str], NamedTask] = {}
+    for text in texts:
+        for task in find_tasks(text):
+            found.setdefault((task.suite.name, task.task.name), task)
+    return list(found.values())
 
-    seen = set()
-    for text in tasks:
-        suite, _, name = text.rpartition("/")
-        if suite == "tabletop":
-            if name not in TABLETOP_TASKS:
-                raise unknown_name("task of tabletop", name, TABLETOP_TASKS)
-            found = [("tabletop", name, TABLETOP_TASKS[name], INIT_STATES)]
-        else:
-            named = task_catalog.tasks(text) if text in task_catalog.suites() else [
-                task_catalog.find_task(suite or None, name)
-            ]  # fmt: skip
-            found = [(t.suite, t.paper_id or t.name, t.instruction, t.init_state_count) for t in named]
-        for entry in found:
-            if entry[:2] not in seen:
-                seen.add(entry[:2])
-                yield entry
+
+def _with_budgets(plan: EvaluationPlan, suites: Sequence[Suite]) -> EvaluationPlan:
+    """Return the plan with every step budget that it leaves to the suites."""
+    if plan.step_budget is not None:
+        return plan
+    own = {suite.name: suite.step_budget for suite in suites if suite.step_budget != STEP_BUDGET}
+    return replace(plan, step_budget=STEP_BUDGET, suite_step_budgets={**own, **plan.suite_step_budgets})
+
+
+def _check_task(suite: Suite, task: SuiteTask, plan: EvaluationPlan, conditions: Sequence[Condition]) -> None:
+    """Refuse what a suite or its task does not have."""
+    if plan.seed_groups * plan.episodes > task.init_states:
+        raise InvalidInputError(
+            f"Expected at most {task.init_states} episodes a condition, as many as {task.name!r} has initial states, "
+            f"got {plan.seed_groups} x {plan.episodes}."
+        )
+    settings = plan.environment
+    for entry in fields(settings):
+        given = getattr(settings, entry.name)
+        if given != getattr(EnvironmentSettings(), entry.name) and entry.name not in suite.settings:
+            raise InvalidInputError(
+                f"Expected no {entry.name} for tasks of {suite.name}, which has no such setting, got {given!r}; "
+                "leave it out, or evaluate these tasks in a plan of their own."
+            )
+    for channel in settings.unsafe_channels or ():
+        if channel not in suite.unsafe_channels:
+            raise unknown_name(f"unsafe channel of {suite.name}", channel, suite.unsafe_channels)
+    if plan.shield.fields is not None and any(condition.shielded for condition in conditions):
+        readable = suite.shield_fields(task.name)
+        for name in plan.shield.fields:
+            if name not in readable:
+                raise unknown_name(f"entry that a shield may read on {suite.name}", name, readable)
 
 
 def plan_from_mapping(source: Any) -> EvaluationPlan:

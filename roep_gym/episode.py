@@ -1,6 +1,7 @@
 """The identity of an episode, and how it travels through `reset`.
 
-`EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. `EpisodeTracker` gives an
+`EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. Its `info` has the identity under
+`episode_identity`, since `episode` belongs to Gymnasium's `RecordEpisodeStatistics`. `EpisodeTracker` gives an
 environment or wrapper the identity of the episode that begins, also in training, where nobody passes one.
 `read_index` reads the integers of reset options, `SAMPLED` is the initial state that is none of the stored ones.
 """
@@ -56,6 +57,10 @@ class EpisodeIdentity:
     def key(self) -> tuple[str, int, int]:
         """The part that random streams are keyed by: (run id, seed group, episode)."""
         return (self.run_id, self.seed_group, self.episode)
+
+    def to_info(self) -> dict[str, Any]:
+        """Return the entry of `info` that tells the identity."""
+        return {"episode_identity": asdict(self)}
 
     def to_options(self) -> dict[str, Any]:
         """Return the `options` for `reset`."""

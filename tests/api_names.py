@@ -13,6 +13,7 @@ FACADES = (
     "roep_gym.envs",
     "roep_gym.wrappers",
     "roep_gym.policies",
+    "roep_gym.suites",
     "roep_gym.shields",
     "roep_gym.training",
     "roep_gym.evaluate",

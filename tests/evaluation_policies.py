@@ -27,13 +27,14 @@ class Scripted:
         fault: str = "",
         marker: str = "",
         declared_chunk: int = 0,
+        depth: bool = True,
     ) -> None:
         declared = declared_chunk or chunk
         self.contract = RuntimeContract(
             **{**CONTRACT.to_dict(), "executed_steps": declared, "chunk_length": declared}
         )
         self.observations = ObservationRequest(
-            cameras=("agentview",), image_size=32, depth=True, object_state=True
+            cameras=("agentview",), image_size=32, depth=depth, object_state=True
         )
         self._failure_rate, self._chunk, self._fault, self._marker = failure_rate, chunk, fault, marker
         self._seeds: dict[str, int] = {}

@@ -13,8 +13,9 @@ import pytest
 
 import roep_gym
 from roep_gym.cli import main as cli
-from roep_gym.envs.task_catalog import find_task, suites, tasks
+from roep_gym.envs.task_catalog import find_task, suites
 from roep_gym.error import InvalidInputError
+from roep_gym.suites.registry import find_suite, suite_names
 
 
 @pytest.fixture
@@ -124,13 +125,13 @@ def test_bad_option_is_status_2_without_a_traceback(capsys):
 def test_tasks_lists_a_suite(capsys):
     assert cli.main(["tasks", "libero_goal"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["suite", "name", "paper", "id", "instruction", "init", "states"]
+    assert lines[0].split() == ["suite", "name", "other", "names", "instruction", "init", "states"]
     assert len(lines) == 13
     stove = next(line for line in lines if "goal_stove" in line)
     assert stove.split() == [
         "libero_goal",
-        "turn_on_the_stove",
         "goal_stove",
+        "turn_on_the_stove",
         "turn",
         "on",
         "the",
@@ -142,12 +143,13 @@ def test_tasks_lists_a_suite(capsys):
 def test_tasks_lists_every_suite_as_json(capsys):
     assert cli.main(["tasks", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert len(listed) == sum(len(tasks(suite)) for suite in suites())
+    assert len(listed) == sum(len(find_suite(name).tasks()) for name in suite_names())
+    assert {entry["suite"] for entry in listed} == {*suites(), "tabletop"}
     stove = find_task(None, "goal_stove")
-    assert next(entry for entry in listed if entry["paper_id"] == "goal_stove") == {
+    assert next(entry for entry in listed if entry["name"] == "goal_stove") == {
         "suite": "libero_goal",
-        "name": "turn_on_the_stove",
-        "paper_id": "goal_stove",
+        "name": "goal_stove",
+        "other_names": ["turn_on_the_stove"],
         "instruction": "turn on the stove",
         "init_states": 50,
         "bddl_file": str(stove.bddl_file),

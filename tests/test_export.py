@@ -335,7 +335,7 @@ def test_frames_of_decisions_are_no_frames_of_every_step(looked: Path) -> None:
 
 
 def test_depth_that_was_not_drawn_is_refused(tmp_path: Path) -> None:
-    shape = {"environment": {"depth": False}, "conditions": ["baseline"], "seed_groups": 1, "step_budget": 3}
+    shape = {"arguments": {"depth": False}, "conditions": ["baseline"], "seed_groups": 1, "step_budget": 3}
     folder = run(tmp_path / "run", frames="all", **shape)
     with pytest.raises(InvalidInputError, match="the environment drew none; leave depth out"):
         RunExport(folder, ExportSettings(depth=True))

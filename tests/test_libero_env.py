@@ -309,7 +309,7 @@ def test_bad_actions_and_states_are_refused(env: LiberoEnv) -> None:
         env.reset(options=episode(init_state=50))
     with pytest.raises(InvalidInputError, match=re.escape("options['init_state'] to be an integer >= 0")):
         env.reset(options={"init_state": True})
-    assert env.reset(options={"init_state": np.int64(3)})[1]["episode"]["init_state"] == 3
+    assert env.reset(options={"init_state": np.int64(3)})[1]["episode_identity"]["init_state"] == 3
     fresh = LiberoEnv("goal_stove", cameras=[])
     with pytest.raises(InfrastructureError, match=re.escape("Expected reset() before step()")):
         fresh.step(np.zeros(7))

@@ -98,11 +98,11 @@ def test_scene_seed_moves_the_square_alone_and_the_initial_state_the_rest() -> N
 def test_a_seeded_sequence_of_resets_repeats_and_draws_different_initial_states() -> None:
     def starts() -> list[int]:
         env = TabletopEnv()
-        return [env.reset(seed=5 if k == 0 else None)[1]["episode"]["init_state"] for k in range(6)]
+        return [env.reset(seed=5 if k == 0 else None)[1]["episode_identity"]["init_state"] for k in range(6)]
 
     assert starts() == starts()
     assert len(set(starts())) > 2
-    assert TabletopEnv().reset(seed=5, options={"init_state": 11})[1]["episode"]["init_state"] == 11
+    assert TabletopEnv().reset(seed=5, options={"init_state": 11})[1]["episode_identity"]["init_state"] == 11
 
 
 def test_names_of_entries_match_the_vectors() -> None:
@@ -167,7 +167,7 @@ def test_only_the_sign_of_the_gripper_counts() -> None:
 
 
 def test_the_dense_reward_is_the_progress() -> None:
-    env = TabletopEnv("reach", dense_reward=True, object_state=True)
+    env = TabletopEnv("reach", reward="dense", object_state=True)
     observation, _ = env.reset(options=options())
     before = np.linalg.norm(observation["proprio"][:3] - observation["object_state"][:3])
     observation, reward, *_ = env.step(scripted_policy(observation))
@@ -209,8 +209,8 @@ def test_a_wrong_action_is_the_policys_fault(action: Any) -> None:
         ),
         (
             {"render_mode": "human"},
-            InvalidInputError,
-            "Expected render_mode None or 'rgb_array', got 'human'.",
+            UnknownNameError,
+            "Unknown render mode 'human'. Known: rgb_array.",
         ),
     ],
 )
@@ -230,7 +230,7 @@ def test_the_integers_of_numpy_are_accepted() -> None:
     drawn = np.random.default_rng(0).integers(50)
     by_identity = EpisodeIdentity("r", np.int32(1), np.uint8(2), drawn).to_options()  # type: ignore[arg-type]
     for options in ({"init_state": drawn}, by_identity):
-        episode = TabletopEnv().reset(seed=0, options=options)[1]["episode"]
+        episode = TabletopEnv().reset(seed=0, options=options)[1]["episode_identity"]
         assert episode["init_state"] == drawn
         assert {type(episode[name]) for name in ("init_state", "seed_group", "episode")} == {int}
 

@@ -51,7 +51,7 @@ class ScriptedPolicy:
 def config(step_budget: int = 60) -> EnvironmentConfig:
     return EnvironmentConfig(
         "roep_gym/Tabletop-v0",
-        {"task": "reach", "cameras": [], "object_state": True, "dense_reward": True},
+        {"task": "reach", "cameras": [], "object_state": True, "reward": "dense"},
         observation_keys=["proprio", "object_state"],
         step_budget=step_budget,
     )

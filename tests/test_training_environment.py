@@ -138,7 +138,7 @@ def identities(env: Any, resets: int = 3, seed: int | None = None) -> list[tuple
     found = []
     for episode in range(resets):
         _, info = env.reset(seed=seed if episode == 0 else None)
-        found.append(tuple(info["episode"][name] for name in ("run_id", "seed_group", "episode")))
+        found.append(tuple(info["episode_identity"][name] for name in ("run_id", "seed_group", "episode")))
     return found
 
 
@@ -179,7 +179,7 @@ def test_an_identity_that_is_given_goes_down_as_it_is() -> None:
         "profile": "strong",
     }
     _, info = make_env(config(profile="strong")).reset(options={"episode": episode})
-    assert info["episode"] == episode
+    assert info["episode_identity"] == episode
 
 
 def test_seeds_of_neighbouring_runs_share_no_episode() -> None:
@@ -197,7 +197,7 @@ def test_an_environment_has_the_same_episodes_beside_any_number_of_others() -> N
         env = make_sb3_vec_env(config(), count, seed=3)
         env.reset()
         env.reset()
-        begun.append([(info["episode"], info["scene_hash"]) for info in env.unwrapped.reset_infos])
+        begun.append([(info["episode_identity"], info["scene_hash"]) for info in env.unwrapped.reset_infos])
     assert begun[1][0] == begun[0][0]
 
 
@@ -235,7 +235,7 @@ def test_gymnasiums_vector_environments(subprocesses: bool) -> None:
     env = make_gymnasium_vec_env(everything(), 2, run_id="vector", subprocesses=subprocesses)
     observation, info = env.reset()
     assert observation["agentview_image"].shape == (2, 36, 36, 3)
-    assert list(info["episode"]["seed_group"]) == [0, 1]
+    assert list(info["episode_identity"]["seed_group"]) == [0, 1]
     ended = 0
     for _ in range(15):
         *_, truncated, info = env.step(env.action_space.sample())
@@ -250,7 +250,7 @@ def test_gymnasiums_vector_environments(subprocesses: bool) -> None:
 def test_make_vec_builds_the_stack_from_its_spec() -> None:
     env = gym.make_vec(make_env(everything(), monitor=False).spec, num_envs=2)
     _, info = env.reset(seed=3)
-    assert list(info["episode"]["run_id"]) == ["training/seed-3", "training/seed-4"]
+    assert list(info["episode_identity"]["run_id"]) == ["training/seed-3", "training/seed-4"]
     assert set(env.single_observation_space.spaces) == {"agentview_image", "proprio"}
     env.close()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
+from roep_gym.arguments import read_number
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Info
 from roep_gym.wrappers.shield_action import ShieldAction
@@ -61,9 +61,8 @@ class PenalizeIntervention(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordCons
         Raises:
             InvalidInputError: A penalty is negative or not finite, or there is no shield below.
         """
-        for name, value in (("penalty", penalty), ("distance_penalty", distance_penalty)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise InvalidInputError(f"Expected {name} to be a finite number >= 0, got {value!r}.")
+        penalty = read_number("penalty", penalty, 0.0)
+        distance_penalty = read_number("distance_penalty", distance_penalty, 0.0)
         if find_wrapper(env, ShieldAction) is None:
             raise InvalidInputError(
                 "Expected a ShieldAction below PenalizeIntervention, got none; name a shield or leave the penalty out."
@@ -72,7 +71,7 @@ class PenalizeIntervention(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordCons
             self, penalty=penalty, distance_penalty=distance_penalty, proposed_action=proposed_action
         )
         gym.Wrapper.__init__(self, env)
-        self._penalty, self._distance_penalty = float(penalty), float(distance_penalty)
+        self._penalty, self._distance_penalty = penalty, distance_penalty
         self._tells_proposed = proposed_action
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Info]:

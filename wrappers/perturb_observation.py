@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
+from roep_gym.arguments import plain
 from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import JSON, Array, Info
@@ -78,6 +79,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             InvalidInputError: A severity is out of its range, a key is not an image or depth array, the profile finds
                 nothing to perturb, or the stack below has a `RecordEpisode` or another `PerturbObservation`.
         """
+        profile, severity = plain(profile), plain(severity)
         resolved = Profile.from_spec(profile)
         factor = _fitting(severity, resolved)
         keys = find_frame_keys(env.observation_space, image_keys, depth_keys)
@@ -130,7 +132,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         Raises:
             InvalidInputError: It is malformed, or takes the profile out of its range.
         """
-        self._severity = _fitting(severity, self._profile)
+        self._severity = _fitting(plain(severity), self._profile)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode and perturb its first observation.

@@ -96,7 +96,8 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         identity = self._tracker.begin(seed, options)
         observation, info = self.env.reset(seed=seed, options=options)
         # The environment may have filled in what the identity left open.
-        self._episode = EpisodeIdentity.from_options(info) or identity
+        told = {"episode": info.get("episode_identity")}
+        self._episode = EpisodeIdentity.from_options(told) or identity
         self._trace = EpisodeTrace(self._layout, self._frames)
         self._reset_info = info
         self._observe(self._trace, observation, info)
@@ -169,7 +170,8 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         return deepcopy(self._observation), 0.0, True, False, info
 
     def _finish(self, trace: EpisodeTrace, reason: str, cause: str = "") -> EpisodeRecord:
-        fields = getattr(self.unwrapped, "observation_fields", {})
+        named_fields = self.env.has_wrapper_attr("observation_fields")
+        fields = self.env.get_wrapper_attr("observation_fields") if named_fields else {}
         perturbation = self._perturbation
         self._trace = None
         return trace.finish(
@@ -215,5 +217,6 @@ def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> 
     key = "proprio" if "proprio" in boxes else BOX_KEY
     vector = key in boxes and len(boxes[key].shape or ()) == 1
     size = int(np.prod(boxes[key].shape or ())) if vector else 0
-    channels = tuple(getattr(env.unwrapped, "unsafe_channels", ()))
+    watched = env.has_wrapper_attr("unsafe_channels")
+    channels = tuple(env.get_wrapper_attr("unsafe_channels")) if watched else ()
     return TraceLayout(low, high, key if vector else None, size, keys.images, keys.depths, channels)

@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium as gym
 
-from roep_gym.error import InvalidInputError
+from roep_gym.arguments import read_integer
 from roep_gym.typing import Info
 from roep_gym.wrappers.stack_order import check_order
 
@@ -42,8 +42,7 @@ class StepBudget(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructorArg
         Raises:
             InvalidInputError: The budget is not a positive integer, or the stack below has a `RecordEpisode`.
         """
-        if isinstance(max_steps, bool) or not isinstance(max_steps, int) or max_steps < 1:
-            raise InvalidInputError(f"Expected max_steps to be an integer >= 1, got {max_steps!r}.")
+        max_steps = read_integer("max_steps", max_steps, 1)
         check_order(env, StepBudget, once=False)
         gym.utils.RecordConstructorArgs.__init__(self, max_steps=max_steps)
         gym.Wrapper.__init__(self, env)

@@ -34,8 +34,8 @@ class TrainingEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstruct
         >>> env = TrainingEpisode(gym.make("roep_gym/Tabletop-v0"), run_id="ppo", index=2)
         >>> observation, info = env.reset(seed=7)
         >>> observation, info = env.reset()
-        >>> info["episode"]["run_id"], info["episode"]["seed_group"], info["episode"]["episode"]
-        ('ppo/seed-7', 2, 1)
+        >>> [info["episode_identity"][name] for name in ("run_id", "seed_group", "episode")]
+        ['ppo/seed-7', 2, 1]
     """
 
     def __init__(self, env: gym.Env[Any, Any], run_id: str, index: int = 0) -> None:

@@ -78,7 +78,7 @@ def write_lerobot(export: RunExport, folder: Path) -> LeRobotExport:
             raise InvalidInputError(
                 "Expected at least one episode with a step to export, got none; select others."
             )
-        writer.finish(_frames_per_second(export.layout), export.metadata)
+        writer.finish(_frames_per_second(export.layout), export.robot_type, export.metadata)
     return LeRobotExport(folder, len(writer.lines), writer.rows)
 
 
@@ -89,7 +89,6 @@ class _Writer:
         self._folder, self._features = folder, features
         self._schema = _schema(features)
         self._tasks: dict[str, int] = {}
-        self._suites: set[str] = set()
         self._vectors: dict[str, list[Array]] = {}
         self._counts: dict[str, Array] = {}
         self._file: Any = None
@@ -109,7 +108,6 @@ class _Writer:
 
         rows, instruction = len(episode), str(episode.metadata["instruction"])
         task = self._tasks.setdefault(instruction, len(self._tasks))
-        self._suites.add(str(episode.metadata["suite"]))
         numbers = {
             **columns,
             "frame_index": np.arange(rows),
@@ -153,7 +151,7 @@ class _Writer:
         )
         self.rows += rows
 
-    def finish(self, frames_per_second: float, metadata: Mapping[str, JSON]) -> None:
+    def finish(self, frames_per_second: float, robot_type: str | None, metadata: Mapping[str, JSON]) -> None:
         """Close the data files and write `meta/`."""
         import pandas as pd
         import pyarrow as pa
@@ -177,7 +175,7 @@ class _Writer:
             meta / "info.json",
             {
                 "codebase_version": _FORMAT,
-                "robot_type": None if "tabletop" in self._suites else "panda",
+                "robot_type": robot_type,
                 "total_episodes": len(self.lines),
                 "total_frames": self.rows,
                 "total_tasks": len(self._tasks),

@@ -23,12 +23,13 @@ from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path
 from roep_gym.evaluate.store.storage import load_dataset, read_run
+from roep_gym.suites.registry import find_suite
 from roep_gym.typing import JSON, Array, FloatArray, IntArray
 
 __all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]
 
 CONTROL_RATE = 20.0
-"""Control steps a second of LIBERO and of Tabletop, in Hz."""
+"""Control steps per second of the built-in suites, in Hz."""
 
 _TERMINAL = ("success", "unsafe_attempt", "safe_refusal")
 _ACTION_ENTRIES = ("x", "y", "z", "rotation_x", "rotation_y", "rotation_z", "gripper")
@@ -128,6 +129,18 @@ class RunExport:
     def name(self) -> str:
         """Name of the evaluation."""
         return str(self.metadata["plan"]["name"])
+
+    @property
+    def robot_type(self) -> str | None:
+        """The robot of the selected episodes; None where there is none, or not the same in all."""
+        plan = self.metadata["plan"]
+        texts = [*plan["tasks"], *(task for model in plan["models"] for task in model["tasks"])]
+        places = {text.partition("/")[0] for text in texts if ":" in text.partition("/")[0]}
+        sources = {find_suite(place).name: place for place in places}
+        rows = np.unique(self._data["row_index"].values[self._positions])
+        names = {str(name) for name in self._data["suite"].values[rows]}
+        robots = {find_suite(sources.get(name, name)).robot_type for name in names}
+        return robots.pop() if len(robots) == 1 else None
 
     def __len__(self) -> int:
         return len(self._positions)

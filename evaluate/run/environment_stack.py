@@ -8,26 +8,29 @@ finds out before the first rollout which policies and environments cannot be bui
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium as gym
 
-from roep_gym.envs.registration import register_environments
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row, check_bootstrap_scenes
+from roep_gym.evaluate.run.rollout import check_observations
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.shield import untrained_shield
+from roep_gym.suites.registry import find_suite
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.episode_trace import FrameChoice
+from roep_gym.wrappers.frame_keys import find_frame_keys
 
 __all__ = ["check_runnable", "environment_arguments", "make_environment", "wrap"]
 
 
 def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Policy) -> dict[str, Any]:
-    """Return the environment's arguments: the plan's where it says something, else what the policy asks for.
+    """Return what the suite makes the environment with: the plan's settings, else what the policy asks for.
 
     Args:
         row: The row to evaluate.
@@ -35,6 +38,7 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
         policy: The policy; its observation request and its contract fill what the plan leaves open.
     """
     request, contract = policy.observations, policy.contract
+    settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
     chosen: dict[str, Any] = {
         "cameras": list(request.cameras if settings.cameras is None else settings.cameras),
         "image_size": request.image_size if settings.image_size is None else settings.image_size,
@@ -42,24 +46,30 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
         "object_state": request.object_state,
         "control_mode": settings.control_mode or _declared(contract.control_mode, "relative"),
         "terminate_on_unsafe": settings.terminate_on_unsafe,
+        "settle_steps": settle,
     }
-    settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
-    chosen["settle_steps"] = settle
     if settings.placement_shift:
         chosen["placement_shift"] = settings.placement_shift
-    if row.suite != "tabletop":
-        if settings.unsafe_channels is not None:
-            chosen["unsafe_channels"] = list(settings.unsafe_channels)
-        if settings.safety_limits:
-            chosen["safety_limits"] = dict(settings.safety_limits)
-    return {"suite": row.suite, "task": row.task, **chosen}
+    if settings.unsafe_channels is not None:
+        chosen["unsafe_channels"] = list(settings.unsafe_channels)
+    if settings.safety_limits:
+        chosen["safety_limits"] = dict(settings.safety_limits)
+    suite = find_suite(row.suite_source)
+    return {name: value for name, value in chosen.items() if name in suite.settings}
 
 
-def make_environment(arguments: dict[str, Any]) -> gym.Env[Any, Any]:
-    """Build the environment of a row; the simulator itself is built at the first reset."""
-    register_environments()
-    name = "roep_gym/Tabletop-v0" if arguments["suite"] == "tabletop" else "roep_gym/Libero-v0"
-    return gym.make(name, disable_env_checker=True, **arguments)
+def make_environment(row: Row, arguments: Mapping[str, Any]) -> gym.Env[Any, Any]:
+    """Build the environment of a row.
+
+    Raises:
+        InvalidInputError: What the suite makes is no environment.
+    """
+    env = find_suite(row.suite_source).make_environment(row.task, **arguments)
+    if not isinstance(env, gym.Env):
+        raise InvalidInputError(
+            f"Expected the suite {row.suite!r} to make a gymnasium.Env of {row.task!r}, got {type(env).__name__}."
+        )
+    return env
 
 
 def wrap(
@@ -83,8 +93,8 @@ def wrap(
         replan: Whether the policy looks again after an intervention, so that its frames are drawn.
         terminate_on_refusal: Whether a safe refusal of the shield ends the episode.
     """
-    # A policy that asks for no camera runs under every condition; its records tell that no frame was given.
-    keys = None if env.get_wrapper_attr("cameras") else list[str]()
+    # What has no frames runs under every condition; its records tell that no frame was given.
+    keys = None if any(find_frame_keys(env.observation_space)) else list[str]()
     env = PerturbObservation(
         env, profile=profile, keep_clean=frames != "none", image_keys=keys, depth_keys=keys
     )
@@ -99,8 +109,8 @@ def check_runnable(plan: ResolvedPlan) -> None:
     """Build every policy and every row's environment once; no simulator is started and no server is asked.
 
     Raises:
-        RoepError: A policy or an environment cannot be built with the plan's names and values, a shield would be
-            trained on scenes that it is evaluated on, or none would fit a row of shielded conditions.
+        RoepError: A policy or an environment cannot be built with the plan's names and values, they do not fit, a
+            shield would be trained on scenes that it is evaluated on, or none would fit a row of shielded conditions.
     """
     shielded = any(condition.shielded for condition in plan.conditions)
     check_bootstrap_scenes(plan)
@@ -109,8 +119,9 @@ def check_runnable(plan: ResolvedPlan) -> None:
         try:
             for row in plan.rows:
                 if row.model is model:
-                    env = make_environment(environment_arguments(row, plan.plan.environment, policy))
+                    env = make_environment(row, environment_arguments(row, plan.plan.environment, policy))
                     try:
+                        check_observations(env.observation_space, policy.observations)
                         if shielded:
                             _check_shield_fits(env, row, plan.plan.shield)
                     finally:

@@ -1,4 +1,8 @@
-"""The one loop that runs a policy through an episode."""
+"""The one loop that runs a policy through an episode.
+
+`run_episode` is the loop, `check_observations` compares an environment with what the policy looks at, and
+`chunk_settings` says how chunks are executed.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,16 @@ from typing import Any, NamedTuple
 
 import gymnasium as gym
 import numpy as np
+from gymnasium import spaces
 
 from roep_gym.episode import EpisodeIdentity, policy_seed
 from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
-from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
+from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 from roep_gym.wrappers.record_episode import RecordEpisode
 
-__all__ = ["ChunkSettings", "chunk_settings", "run_episode"]
+__all__ = ["ChunkSettings", "check_observations", "chunk_settings", "run_episode"]
 
 
 class ChunkSettings(NamedTuple):
@@ -34,6 +39,37 @@ def chunk_settings(policy: Policy) -> ChunkSettings:
         executed_steps=steps if isinstance(steps, int) else 0,
         replan_after_intervention=policy.contract.replan_after_intervention is True,
     )
+
+
+def check_observations(space: spaces.Space[Any], request: ObservationRequest) -> None:
+    """Compare an environment's observations with what a policy looks at.
+
+    Raises:
+        InvalidInputError: A frame, a depth array or `object_state` is missing, or a frame has another size.
+    """
+    found = (
+        {key: part.shape or () for key, part in space.spaces.items()}
+        if isinstance(space, spaces.Dict)
+        else {}
+    )
+    size = (request.image_size, request.image_size)
+    wanted: dict[str, tuple[int, int] | None] = {f"{camera}_image": size for camera in request.cameras}
+    if request.depth:
+        wanted |= {f"{camera}_depth": size for camera in request.cameras}
+    if request.object_state:
+        wanted["object_state"] = None
+    for key, shape in wanted.items():
+        if key not in found:
+            got = f"only {', '.join(found)}" if found else str(space)
+        elif shape is not None and found[key][:2] != shape:
+            got = f"it in the shape {found[key]}"
+        else:
+            continue
+        pixels = "" if shape is None else f" of {shape[0]} x {shape[1]} pixels"
+        raise InvalidInputError(
+            f"Expected observations with {key!r}{pixels}, which the policy looks at, got {got}; change the settings of "
+            "the environment or the arguments of the policy."
+        )
 
 
 def run_episode(
@@ -58,8 +94,11 @@ def run_episode(
         The record, with `wall_time`, `policy_latency` and `decisions` in its summary.
 
     Raises:
+        InvalidInputError: The observations are not what the policy looks at, or `info` lacks the `instruction` at a
+            reset or `is_success` at a step.
         Exception: Whatever the environment or the policy raises; it is an infrastructure failure.
     """
+    check_observations(env.observation_space, policy.observations)
     started = time.perf_counter()
     settings = chunk_settings(policy)
     request_frames = env.get_wrapper_attr("request_frames")
@@ -67,7 +106,7 @@ def run_episode(
     observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
     frames_rendered = info.get("frames_rendered", True)
     heartbeat()
-    episode = _policy_episode(env, identity, info["instruction"])
+    episode = _policy_episode(env, identity, _entry(env, info, "instruction", "reset"))
     policy.begin(episode)
     record: EpisodeRecord | None = None
     try:
@@ -101,6 +140,7 @@ def run_episode(
                 record = env.end_episode("invalid_execution", str(error))
                 continue
             heartbeat()
+            _entry(env, info, "is_success", "step")
             frames_rendered = info.get("frames_rendered", True)
             step += 1
             if terminated or truncated:
@@ -118,13 +158,29 @@ def run_episode(
     return replace(record, summary=summary, attributes=replace(record.attributes, longest_chunk=longest))
 
 
+def _entry(env: gym.Env[Any, Any], info: Mapping[str, Any], key: str, method: str) -> Any:
+    """Return an entry of `info` that every environment must give, lest its lack be taken for an outcome."""
+    if key not in info:
+        name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+        task = "/".join(filter(None, (_attribute(env, "suite", ""), _attribute(env, "task", ""))))
+        name = f"{name} ({task})" if task else name
+        raise InvalidInputError(
+            f"Expected info[{key!r}] from {method}() of {name}, got only {sorted(info)}; "
+            "wrap the environment so that it says so."
+        )
+    return info[key]
+
+
+def _attribute(env: gym.Env[Any, Any], name: str, default: Any) -> Any:
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
+
+
 def _policy_episode(env: gym.Env[Any, Any], identity: EpisodeIdentity, instruction: str) -> PolicyEpisode:
-    inner = env.unwrapped
-    fields: Mapping[str, tuple[str, ...]] = getattr(inner, "observation_fields", {})
+    fields: Mapping[str, tuple[str, ...]] = _attribute(env, "observation_fields", {})
     return PolicyEpisode(
         key="/".join(map(str, identity.key)),
-        suite=getattr(inner, "suite", ""),
-        task=getattr(inner, "task", ""),
+        suite=_attribute(env, "suite", ""),
+        task=_attribute(env, "task", ""),
         instruction=instruction,
         seed=policy_seed(identity),
         fields=fields,

@@ -27,7 +27,6 @@ from roep_gym.typing import JSON
 
 __all__ = ["EpisodeWorker"]
 
-
 _ANSWERED = {
     "cameras": "cameras",
     "resolution": "image_size",
@@ -66,7 +65,7 @@ class EpisodeWorker:
         self._plan = plan
         self._heartbeat, self._find_policy, self._probe = heartbeat, find_policy, probe
         self._policies: dict[str, Policy] = {}
-        self._arguments: dict[str, Any] | None = None
+        self._built_for: tuple[str, str, dict[str, Any]] | None = None
         self._env: gym.Env[Any, Any] | None = None
 
     def run(self, item: WorkItem) -> WorkResult:
@@ -84,7 +83,7 @@ class EpisodeWorker:
 
     def discard(self) -> None:
         """Close the environment and all policies; the next episode builds them anew."""
-        env, self._env, self._arguments = self._env, None, None
+        env, self._env, self._built_for = self._env, None, None
         policies, self._policies = self._policies, {}
         if env is not None:
             env.close()
@@ -135,10 +134,11 @@ class EpisodeWorker:
 
     def _environment(self, row: Row, policy: Policy) -> gym.Env[Any, Any]:
         arguments = environment_arguments(row, self._plan.plan.environment, policy)
-        if self._env is None or arguments != self._arguments:
+        built_for = (row.suite_source, row.task, arguments)
+        if self._env is None or built_for != self._built_for:
             if self._env is not None:
                 self._env.close()
-            self._env, self._arguments = make_environment(arguments), arguments
+            self._env, self._built_for = make_environment(row, arguments), built_for
         return self._env
 
     def _observed(self, env: gym.Env[Any, Any], policy: Policy, longest_chunk: int) -> Mapping[str, JSON]:

@@ -27,6 +27,7 @@ from roep_gym.evaluate.run.inference_server import InferenceSettings
 from roep_gym.evaluate.run.work import Executor
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.policies.batching import BatchLimits
+from roep_gym.suites.registry import find_suite
 
 __all__ = ["EvaluateArguments", "run"]
 
@@ -55,7 +56,7 @@ class EvaluateArguments:
     model: str = ""
     """Label of the policy in the tables; default: its name."""
     task: _Repeated = ()
-    """Task: an instruction, a LIBERO name, the paper's id, suite/task, or a suite; give the flag once for each."""
+    """Task: suite/task, a suite, or LIBERO's name, instruction or paper's id; give the flag once for each."""
     condition: _Repeated = ()
     """Condition, or one of the sets quick, main, all; give the flag once for each."""
     seed_groups: int | None = None
@@ -151,7 +152,7 @@ def _run(
 
     # Asked to end, as by a batch system: the same as Ctrl-C, so that the Dataset is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if rendering_here and any(row.suite != "tabletop" for row in plan.rows):
+    if rendering_here and any(find_suite(row.suite_source).needs_renderer for row in plan.rows):
         rendering = check_rendering()
         if rendering.backend not in _BACKENDS:
             raise unknown_name("rendering backend in MUJOCO_GL", rendering.backend, _BACKENDS)

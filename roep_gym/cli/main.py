@@ -52,7 +52,7 @@ COMMANDS: Mapping[str, Command] = {
         "roep_gym.cli.train_visuomotor", "train the built-in policy that sees, from scenes that it collects"
     ),
     "capacity": Command("roep_gym.cli.capacity", "show how many episodes an hour more workers would give"),
-    "tasks": Command("roep_gym.cli.tasks", "list the suites and tasks of the installed LIBERO"),
+    "tasks": Command("roep_gym.cli.tasks", "list the suites and their tasks"),
     "doctor": Command("roep_gym.cli.doctor", "check rendering, assets and versions, and say what to do"),
 }
 

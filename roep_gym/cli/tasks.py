@@ -1,11 +1,13 @@
-"""`roep-gym tasks`: list the suites and tasks of the installed LIBERO.
+"""`roep-gym tasks`: list the suites and their tasks.
 
-Only suites whose every task has its task file, initial states and models are listed.
+Of LIBERO's suites only those are listed whose every task has its task file, initial states and models.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,17 +15,19 @@ from typing import Annotated
 import tyro
 
 from roep_gym.cli.terminal import say
-from roep_gym.envs.task_catalog import Task, suites, tasks
+from roep_gym.suites.base import Suite, SuiteTask
+from roep_gym.suites.registry import find_suite, suite_names
+from roep_gym.typing import JSON
 
 __all__ = ["TasksArguments", "run"]
 
 
 @dataclass(frozen=True)
 class TasksArguments:
-    """List the suites and tasks of the installed LIBERO."""
+    """List the suites and their tasks."""
 
     suite: Annotated[str, tyro.conf.Positional] = ""
-    """Suite to list; every complete suite if none is given."""
+    """Suite to list, a name or module:attribute; every suite if none is given."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print JSON."""
 
@@ -31,32 +35,37 @@ class TasksArguments:
 def run(argv: Sequence[str]) -> int:
     """Print the tasks and return 0."""
     arguments = tyro.cli(TasksArguments, args=argv, prog="roep-gym tasks", description=TasksArguments.__doc__)
-    listed = [task for suite in ([arguments.suite] if arguments.suite else suites()) for task in tasks(suite)]
+    # A suite of one's own, "module:attribute", is found in the working directory, as with `python -m`.
+    sys.path.insert(0, os.getcwd())
+    suites = [find_suite(name) for name in ([arguments.suite] if arguments.suite else suite_names())]
+    listed = [(suite, task) for suite in suites for task in suite.tasks()]
     if arguments.json:
-        say(json.dumps([_as_json(task) for task in listed], indent=2))
+        say(json.dumps([_as_json(suite, task) for suite, task in listed], indent=2))
     else:
         _print_table(listed)
     return 0
 
 
-def _as_json(task: Task) -> dict[str, str | int]:
-    """Return what a task is called and where its files lie."""
+def _as_json(suite: Suite, task: SuiteTask) -> dict[str, JSON]:
+    """Return what a task is called, and what its suite says of it."""
     return {
-        "suite": task.suite,
+        "suite": suite.name,
         "name": task.name,
-        "paper_id": task.paper_id,
+        "other_names": list(task.other_names),
         "instruction": task.instruction,
-        "init_states": task.init_state_count,
-        "bddl_file": str(task.bddl_file),
-        "init_states_file": str(task.init_states_file),
+        "init_states": task.init_states,
+        **task.details,
     }
 
 
-def _print_table(listed: Sequence[Task]) -> None:
-    """Print one line a task, never folded or cut: names are there to be copied and searched."""
-    header = ("suite", "name", "paper id", "instruction", "init states")
-    rows = [(t.suite, t.name, t.paper_id, t.instruction, str(t.init_state_count)) for t in listed]
+def _print_table(listed: Sequence[tuple[Suite, SuiteTask]]) -> None:
+    """Print one line per task, never folded or cut: names are there to be copied and searched."""
+    header = ("suite", "name", "other names", "instruction", "init states")
+    rows = [
+        (suite.name, task.name, ", ".join(task.other_names), task.instruction, str(task.init_states))
+        for suite, task in listed
+    ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    say(f"\n{len(listed)} tasks, {len({task.suite for task in listed})} suite(s)")
+    say(f"\n{len(listed)} tasks, {len({suite.name for suite, _ in listed})} suite(s)")

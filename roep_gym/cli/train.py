@@ -60,5 +60,6 @@ def run(argv: Sequence[str]) -> int:
             say(f"Ended early; the model until then: {model}", file=sys.stderr)
         raise
     say(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
-    say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
+    if trained.plan is not None:
+        say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
     return 0

@@ -10,12 +10,14 @@ import numpy as np
 from gymnasium import spaces
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer, read_number
 from roep_gym.envs import libero_observations as observations
 from roep_gym.envs.action_input import read_action
 from roep_gym.envs.dense_reward import GoalPotential, shaped_reward
 from roep_gym.envs.libero_safety import DEFAULT_CHANNELS, SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.placement import is_at_rest, shift_placement
+from roep_gym.envs.plain_spec import PlainSpec
 from roep_gym.envs.task_catalog import Task, find_task
 from roep_gym.envs.task_catalog import initial_states as stored_states
 from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, InitState, read_index
@@ -36,12 +38,13 @@ CAMERAS: tuple[str, ...] = (
 )
 _FAR_PLANE = 1000.0
 _RESET_OPTIONS = ("episode", "init_state")
-_MOST_PLACEMENT_SHIFT = 0.1
+_MAX_PLACEMENT_SHIFT = 0.1
+_MAX_SCENE_SEED = 2**32 - 1
 _PLACEMENT_ATTEMPTS = 20
 _ABSOLUTE_BOUND = np.array([2.0] * 3 + [2.0 * np.pi] * 3 + [1.0], dtype=np.float32)
 
 
-class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
+class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
     """A LIBERO task with the observations, the order of reset and the physics of the published evaluations.
 
     An episode's trajectory is a pure function of (scene seed, initial state, actions), bit for bit within one
@@ -116,24 +119,16 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         for channel in unsafe_channels:
             if channel not in UNSAFE_CHANNELS:
                 raise unknown_name("unsafe channel", channel, UNSAFE_CHANNELS)
-        if not _is_int(image_size) or not 16 <= image_size <= 2048:
-            raise InvalidInputError(
-                f"Expected image_size to be an integer in 16..2048 pixels, got {image_size!r}."
-            )
-        if not _is_int(settle_steps) or settle_steps < 0:
-            raise InvalidInputError(f"Expected settle_steps to be an integer >= 0, got {settle_steps!r}.")
+        image_size = read_integer("image_size", image_size, 16, 2048)
+        settle_steps = read_integer("settle_steps", settle_steps, 0)
         if initial_states not in ("official", "sampled"):
             raise unknown_name("choice of initial states", str(initial_states), ("official", "sampled"))
-        if isinstance(placement_shift, bool) or not 0.0 <= placement_shift <= _MOST_PLACEMENT_SHIFT:
-            raise InvalidInputError(
-                f"Expected placement_shift in 0..{_MOST_PLACEMENT_SHIFT} m, got {placement_shift!r}."
-            )
+        placement_shift = read_number("placement_shift", placement_shift, 0.0, _MAX_PLACEMENT_SHIFT)
         if control_mode not in ("relative", "absolute"):
             raise unknown_name("control mode", str(control_mode), ("relative", "absolute"))
         if reward not in ("sparse", "dense"):
             raise unknown_name("reward", str(reward), ("sparse", "dense"))
-        if isinstance(reward_discount, bool) or not 0.0 <= reward_discount <= 1.0:
-            raise InvalidInputError(f"Expected reward_discount in [0, 1], got {reward_discount!r}.")
+        reward_discount = read_number("reward_discount", reward_discount, 0.0, 1.0)
         if render_mode not in (None, "rgb_array"):
             raise unknown_name("render mode", str(render_mode), ("rgb_array",))
         limits = SafetyLimits.from_mapping(safety_limits)
@@ -149,9 +144,9 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             "gripper_sign": "-1 open, +1 close",
             "eef_orientation": "axis_angle",
         }
-        self.initial_states, self.placement_shift = initial_states, float(placement_shift)
+        self.initial_states, self.placement_shift = initial_states, placement_shift
         self.settle_steps, self.control_mode = settle_steps, control_mode
-        self.reward, self.reward_discount = reward, float(reward_discount)
+        self.reward, self.reward_discount = reward, reward_discount
         self.unsafe_channels, self.terminate_on_unsafe = tuple(unsafe_channels), terminate_on_unsafe
 
         self._entities = observations.read_entities(self.libero_task.bddl_file)
@@ -213,7 +208,7 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         self._running = True
         info = {
             "instruction": self.instruction,
-            "episode": episode.to_options()["episode"],
+            **episode.to_info(),
             "scene_hash": scene_hash,
             "settle_displacement": settle_displacement,
             "is_success": False,
@@ -321,6 +316,10 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
             init_state = int(self.np_random.integers(len(stored_states(self.libero_task))))
         if scene is None:
             scene = seeding.seed("scene", self.suite, self.task, *episode.key)
+        if scene > _MAX_SCENE_SEED:
+            raise InvalidInputError(
+                f"Expected a scene seed in 0..{_MAX_SCENE_SEED}, as LIBERO's random stream takes it, got {scene}."
+            )
         return EpisodeIdentity(*episode.key, init_state, scene, episode.profile)
 
     def _observation_space(self) -> spaces.Space[dict[str, Array]]:
@@ -351,7 +350,3 @@ class LiberoEnv(gym.Env[dict[str, Array], FloatArray]):
         if "object_state" in self.observation_fields:
             observation["object_state"] = observations.object_state(simulation, self._entities)
         return observation
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -6,11 +6,13 @@ channel sees is not observed; it is never reported as safe (protocol section 3).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from roep_gym.arguments import read_number
 from roep_gym.envs.libero_simulation import LiberoSimulation
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import FloatArray
@@ -59,16 +61,15 @@ class SafetyLimits:
                 or the workspace is empty.
         """
         known = {f.name for f in fields(cls)}
-        for name, value in (limits or {}).items():
+        for name in limits or {}:
             if name not in known:
                 raise unknown_name("safety limit", name, known)
-            number = isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
-            if not number or (value < 0 and name not in _SIGNED):
-                expected = "a finite number" if name in _SIGNED else "a finite number >= 0"
-                raise InvalidInputError(
-                    f"Expected the safety limit {name!r} to be {expected}, got {value!r}."
-                )
-        chosen = cls(**dict(limits or {}))
+        chosen = cls(
+            **{
+                name: read_number(f"the safety limit {name!r}", value, -math.inf if name in _SIGNED else 0.0)
+                for name, value in (limits or {}).items()
+            }
+        )
         for low, high in (("near", "far"), ("low", "high")):
             least, most = getattr(chosen, f"workspace_{low}"), getattr(chosen, f"workspace_{high}")
             if least >= most:

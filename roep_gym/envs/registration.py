@@ -1,8 +1,8 @@
 """Registration of the environments with Gymnasium, without importing Gymnasium.
 
-`ENVIRONMENTS` maps ids to entry points, `register_environments` registers them, and `register_with_gymnasium`
-does so now or, when Gymnasium is not loaded, during its import. Judging a stored run imports `roep_gym` but
-must not import Gymnasium; whoever does import it, before or after, finds the ids.
+`ENVIRONMENTS` maps ids to entry points, `register_environments` registers them, `make_registered` makes one, and
+`register_with_gymnasium` registers now or, when Gymnasium is not loaded, during its import. Judging a stored run
+imports `roep_gym` but must not import Gymnasium; whoever does import it, before or after, finds the ids.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import sys
 from collections.abc import Mapping
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["ENVIRONMENTS", "register_environments", "register_with_gymnasium"]
+if TYPE_CHECKING:
+    import gymnasium as gym
+
+__all__ = ["ENVIRONMENTS", "make_registered", "register_environments", "register_with_gymnasium"]
 
 ENVIRONMENTS: Mapping[str, str] = {
     "roep_gym/Libero-v0": "roep_gym.envs.libero_env:LiberoEnv",
@@ -30,6 +33,14 @@ def register_environments() -> None:
     for name, entry_point in ENVIRONMENTS.items():
         if name not in gymnasium.registry:
             gymnasium.register(name, entry_point=entry_point)
+
+
+def make_registered(env_id: str, **arguments: Any) -> gym.Env[Any, Any]:
+    """Make one of `ENVIRONMENTS` without Gymnasium's checker, so that its observations come through as they are."""
+    import gymnasium
+
+    register_environments()
+    return gymnasium.make(env_id, disable_env_checker=True, **arguments)
 
 
 def register_with_gymnasium() -> None:

@@ -6,21 +6,23 @@ is to be reached or carried to a green square. Nothing about LIBERO can be claim
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer
 from roep_gym.envs.action_input import read_action
+from roep_gym.envs.plain_spec import PlainSpec
 from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, read_index
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import Array, Info
 
-__all__ = ["INIT_STATES", "SUITE", "TASKS", "TabletopEnv"]
+__all__ = ["INIT_STATES", "PROPRIO_FIELDS", "SUITE", "TASKS", "TabletopEnv"]
 
 SUITE = "tabletop"
 
@@ -36,6 +38,8 @@ _CAMERAS: Mapping[str, float] = {"agentview": 0.35, "robot0_eye_in_hand": 0.12}
 """Half the side of the square that a camera sees, in metres; the second one follows the effector."""
 _RESET_OPTIONS = ("episode", "init_state")
 _POSE = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
+PROPRIO_FIELDS: tuple[str, ...] = (*(f"eef_{axis}" for axis in _POSE), "gripper_qpos_0", "gripper_qpos_1")
+"""Entries of `proprio`."""
 
 _LOW, _HIGH = np.array([-0.3, -0.3, 0.0]), np.array([0.3, 0.3, 0.3])
 _STEP_LENGTH, _STEP_ANGLE = 0.025, 0.1
@@ -46,7 +50,7 @@ _CAMERA_HEIGHT = 1.0
 _TABLE, _SQUARE, _DISC, _EFFECTOR = (150, 140, 120), (60, 170, 70), (200, 50, 50), (60, 70, 200)
 
 
-class TabletopEnv(gym.Env[dict[str, Array], Array]):
+class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
     """Move a point gripper over a table: reach a disc, or carry it to a square.
 
     The scene seed places the square, the initial state places disc and gripper ("sampled": the scene seed does), and
@@ -74,13 +78,13 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         self,
         task: str = "carry",
         suite: str | None = None,
-        cameras: list[str] | None = None,
+        cameras: Sequence[str] = ("agentview",),
         image_size: int = 64,
         depth: bool = False,
         object_state: bool = False,
         settle_steps: int = 10,
         control_mode: str = "relative",
-        dense_reward: bool = False,
+        reward: Literal["sparse", "dense"] = "sparse",
         terminate_on_unsafe: bool = False,
         render_mode: str | None = None,
     ) -> None:
@@ -89,13 +93,13 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         Args:
             task: "carry" or "reach".
             suite: "tabletop", the only suite, or None.
-            cameras: Any of "agentview" and "robot0_eye_in_hand"; None is ["agentview"], an empty list none.
+            cameras: Any of "agentview" and "robot0_eye_in_hand"; an empty list is none.
             image_size: Height and width of the frames, in pixels, 8 to 2048.
             depth: Whether each camera also gives depth.
             object_state: Whether the observation holds the poses of disc and square.
             settle_steps: Steps with an opening gripper that a reset makes and no budget counts.
             control_mode: "relative", the only mode.
-            dense_reward: Add the progress of a step, in metres, to the reward of 1 for success.
+            reward: "sparse", 1 for success and else 0, or "dense", to which the progress of a step in metres is added.
             terminate_on_unsafe: Whether an unsafe attempt ends the episode.
             render_mode: None or "rgb_array".
 
@@ -104,25 +108,21 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         """
         if isinstance(cameras, str):
             raise InvalidInputError(f"Expected cameras to be a list of names, got the text {cameras!r}.")
-        cameras = ["agentview"] if cameras is None else list(cameras)
+        if len(set(cameras)) != len(cameras):
+            raise InvalidInputError(f"Expected each camera once, got {list(cameras)}.")
         for kind, name, known in (
             ("suite", suite or SUITE, [SUITE]),
             ("task", task, TASKS),
             *(("camera", camera, _CAMERAS) for camera in cameras),
             ("control mode", control_mode, ["relative"]),
+            ("reward", reward, ["sparse", "dense"]),
         ):
             if name not in known:
                 raise unknown_name(kind, name, known)
-        for name, number, least, most in (
-            ("image_size", image_size, 8, 2048),
-            ("settle_steps", settle_steps, 0, 1000),
-        ):
-            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-                raise InvalidInputError(
-                    f"Expected {name} to be an integer in {least}..{most}, got {number!r}."
-                )
+        image_size = read_integer("image_size", image_size, 8, 2048)
+        settle_steps = read_integer("settle_steps", settle_steps, 0, 1000)
         if render_mode not in (None, "rgb_array"):
-            raise InvalidInputError(f"Expected render_mode None or 'rgb_array', got {render_mode!r}.")
+            raise unknown_name("render mode", str(render_mode), ("rgb_array",))
         self.suite, self.task, self.instruction = SUITE, task, TASKS[task]
         self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
         self.settle_steps, self.control_mode = settle_steps, control_mode
@@ -133,9 +133,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
             "eef_orientation": "axis_angle",
         }
         self.render_mode = render_mode
-        self.observation_fields: dict[str, tuple[str, ...]] = {
-            "proprio": (*(f"eef_{axis}" for axis in _POSE), "gripper_qpos_0", "gripper_qpos_1")
-        }
+        self.observation_fields: dict[str, tuple[str, ...]] = {"proprio": PROPRIO_FIELDS}
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
         boxes: dict[str, spaces.Space[Any]] = {}
         for camera in cameras:
@@ -158,7 +156,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         self.observation_space = cast(spaces.Space[dict[str, Array]], spaces.Dict(boxes))
         self._keys = frozenset(boxes)
 
-        self._object_state, self._dense_reward = object_state, dense_reward
+        self._object_state, self.reward = object_state, reward
         self._grid = (np.arange(image_size) + 0.5) / image_size * 2.0 - 1.0
         self._tracker = EpisodeTracker()
         self._frames_wanted = True
@@ -201,7 +199,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         self._progress = self._distance_left()
         state = b"".join(part.tobytes() for part in (self._square, self._disc, self._effector))
         scene_hash = seeding.seed("tabletop", self.task, state.hex(), bits=63)
-        info = self._info() | {"scene_hash": scene_hash, **episode.to_options()}
+        info = self._info() | {"scene_hash": scene_hash, **episode.to_info()}
         return self._observation(), info
 
     def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, Info]:
@@ -218,7 +216,7 @@ class TabletopEnv(gym.Env[dict[str, Array], Array]):
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
         success, attempt = self._success(), any(unsafe.values()) and self.terminate_on_unsafe
         left = self._distance_left()
-        reward = float(success) + (self._progress - left if self._dense_reward else 0.0)
+        reward = float(success) + (self._progress - left if self.reward == "dense" else 0.0)
         self._progress = left
         info = self._info() | {"is_success": success, "unsafe": unsafe}
         if success or attempt:

@@ -1,8 +1,9 @@
 """A training run with Stable-Baselines3, from its configuration to a model that `roep-gym evaluate` loads.
 
 `train` writes into a folder: `model.zip`, `best_model.zip` and `evaluations.npz` of the evaluations in training,
-`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and `evaluate.yaml`, a plan that evaluates the model. A
-training that ends early, at Ctrl-C or by an error, leaves the same of what was learned until then.
+`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and, where the environment names its suite and task,
+`evaluate.yaml`, a plan that evaluates the model. A training that ends early, at Ctrl-C or by an error, leaves the same
+of what was learned until then.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
+from roep_gym.training.environment import make_env
 from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.intervention_callback import InterventionCallback
 from roep_gym.training.vector import make_sb3_vec_env
@@ -30,10 +32,10 @@ __all__ = ["TrainedModel", "train"]
 
 
 class TrainedModel(NamedTuple):
-    """What a training run leaves: the model's file, and the plan that evaluates it."""
+    """What a training run leaves: the model's file, and the plan that evaluates it, if its task is one of a suite."""
 
     model: Path
-    plan: Path
+    plan: Path | None
 
 
 class _FixedEpisodes(EvalCallback):
@@ -221,11 +223,13 @@ def _normalized(env: VecEnv, *, training: bool) -> VecNormalize:
     return VecNormalize(env, training=training, norm_reward=False, norm_obs_keys=keys)
 
 
-def _write_plan(config: TrainingConfig, out: Path) -> Path:
+def _write_plan(config: TrainingConfig, out: Path) -> Path | None:
     environment = config.environment
-    task, suite = environment.arguments.get("task", "carry"), environment.arguments.get("suite")
-    if environment.env_id == "roep_gym/Tabletop-v0":
-        suite = "tabletop"
+    env = make_env(environment, monitor=False)
+    names = [env.get_wrapper_attr(name) for name in ("suite", "task") if env.has_wrapper_attr(name)]
+    env.close()
+    if len(names) < 2:
+        return None
     keys = environment.observation_keys
     plan = out / "evaluate.yaml"
     write_evaluation_plan(
@@ -233,7 +237,7 @@ def _write_plan(config: TrainingConfig, out: Path) -> Path:
         name=config.name,
         algorithm=config.algorithm,
         model=out / "model.zip",
-        task=f"{suite}/{task}" if suite else task,
+        task="/".join(names),
         normalization=out / "normalization.pkl" if config.normalize else None,
         observation_key=keys if isinstance(keys, str) else None,
         step_budget=environment.step_budget,

@@ -1,0 +1,70 @@
+"""Numbers that people pass as arguments: of Python or NumPy, checked, and made plain.
+
+`read_integer` and `read_number` check one, `plain` makes all numbers in lists and mappings plain, so that they are
+JSON-native.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from numbers import Integral, Real
+from typing import Any
+
+from roep_gym.error import InvalidInputError
+
+__all__ = ["plain", "read_integer", "read_number"]
+
+
+def read_integer(name: str, value: Any, least: int, largest: int | None = None) -> int:
+    """Return an integer argument as a Python integer.
+
+    Args:
+        name: The argument, for the message.
+        value: An integer of Python or NumPy; True and False are none.
+        least: Smallest value.
+        largest: Largest value; None: none.
+
+    Raises:
+        InvalidInputError: It is not an integer, or out of its range.
+    """
+    if not isinstance(value, bool) and isinstance(value, Integral):
+        number = int(value)
+        if least <= number and (largest is None or number <= largest):
+            return number
+    limits = f">= {least}" if largest is None else f"in {least}..{largest}"
+    raise InvalidInputError(f"Expected {name} to be an integer {limits}, got {value!r}.")
+
+
+def read_number(name: str, value: Any, least: float, largest: float = math.inf) -> float:
+    """Return a numeric argument as a Python float.
+
+    Args:
+        name: The argument, for the message.
+        value: A finite number of Python or NumPy; True and False are none.
+        least: Smallest value.
+        largest: Largest value.
+
+    Raises:
+        InvalidInputError: It is not a finite number, or out of its range.
+    """
+    if not isinstance(value, bool) and isinstance(value, Real):
+        number = float(value)
+        if math.isfinite(number) and least <= number <= largest:
+            return number
+    limits = f" >= {least:g}" if largest == math.inf else f" in {least:g}..{largest:g}"
+    limits = "" if (least, largest) == (-math.inf, math.inf) else limits
+    raise InvalidInputError(f"Expected {name} to be a finite number{limits}, got {value!r}.")
+
+
+def plain(value: Any) -> Any:
+    """Return a value with every number in its lists and mappings as Python has it; everything else stays as it is."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real) else value
