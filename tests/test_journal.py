@@ -15,7 +15,7 @@ import pytest
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.plan import PlannedEpisode
-from roep_gym.evaluate.store.journal import Abort, Journal
+from roep_gym.evaluate.store.journal import Abort, Journal, recorded_times
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record
 from roep_gym.record import UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 
@@ -145,6 +145,19 @@ def test_records_under_each_others_key_are_refused(journal: Journal) -> None:
     assert journal.recorded() == {planned(0), planned(1)}
     with pytest.raises(InvalidInputError, match="changed or damaged since"):
         list(journal.records())
+
+
+def test_the_times_of_recorded_episodes_are_read_of_the_own_plan_alone(tmp_path: Path) -> None:
+    file = tmp_path / "journal.sqlite"
+    assert recorded_times(file, "plan") == []
+    with closing(Journal(file, "plan")) as made:
+        for episode in (0, 1):
+            made.add(planned(episode), record(wall_time=1.5 + episode))
+        assert recorded_times(file, "plan") == [1.5, 2.5]
+        assert recorded_times(file, "another") == []
+        made._connection.execute("UPDATE episodes SET summary = '{'")
+    with pytest.raises(RoepError, match="Expected a journal at"):
+        recorded_times(file, "plan")
 
 
 def test_a_changed_abort_is_refused_and_a_huge_message_is_cut(journal: Journal) -> None:

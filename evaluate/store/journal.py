@@ -8,6 +8,7 @@ costs a wait for the disk. Aborted attempts are kept beside the episodes, they a
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -225,9 +226,10 @@ def recorded_times(path: Path, plan_digest: str) -> list[float]:
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan_digest,)]
-            query = "SELECT json_extract(summary, '$.wall_time') FROM episodes"
-            return [time for (time,) in connection.execute(query)] if own else []
-    except sqlite3.Error as error:
+            # Not by SQLite's JSON, which knows no NaN.
+            summaries = connection.execute("SELECT summary FROM episodes") if own else ()
+            return [json.loads(summary)["wall_time"] for (summary,) in summaries]
+    except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise RoepError(
             f"Expected a journal at {path}, got {error}; choose another output folder."
         ) from error
