@@ -17,6 +17,7 @@ from roep_gym.policies import POLICIES, make_policy
 from roep_gym.registry import Registry
 from roep_gym.shields import SHIELDS
 from roep_gym.shields.registry import find_shield
+from roep_gym.suites import SUITES, find_suite
 from roep_gym.wrappers import OPERATORS
 from roep_gym.wrappers.operators.registry import find_operator
 
@@ -24,10 +25,12 @@ SEAMS = {
     "policies": (POLICIES, make_policy),
     "operators": (OPERATORS, find_operator),
     "shields": (SHIELDS, find_shield),
+    "suites": (SUITES, find_suite),
 }
 MODULE = """
 import numpy as np
 from roep_gym.shields import Assessment
+from roep_gym.suites.tabletop import TabletopSuite
 from roep_gym.wrappers import ObservationOperator
 
 
@@ -50,10 +53,15 @@ class shields:
 
     def assess(self, low, action):
         return Assessment(0.1, 0.5, False, "below_threshold", "none", action, False)
+
+
+class suites(TabletopSuite):
+    name = "elsewhere"
 """
 IN_A_WORKER = """
 import gymnasium as gym, roep_gym
 from roep_gym import make_policy
+from roep_gym.suites import find_suite
 from roep_gym.wrappers import PerturbObservation, ShieldAction
 profile = {{"name": "x", "operators": [{{"operator": {operators!r}, "level": 0.5}}]}}
 env = PerturbObservation(gym.make("roep_gym/Tabletop-v0", image_size=16), profile=profile)
@@ -64,6 +72,7 @@ assert metadata == {{"operator": {operators!r}, "level": 0.5}}, metadata
 assert make_policy({policies!r}).contract.runtime_bridge == "n/a"
 *_, info = env.step(env.action_space.sample())
 assert info["shield"]["risk"] == 0.1
+assert find_suite({suites!r}).tasks()
 """
 
 

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
 import numpy as np
-import pytest
 from gymnasium import spaces
 
 from roep_gym import seeding
@@ -87,8 +86,13 @@ class SuiteContractTests(ABC):
     def test_an_unknown_task_is_answered_with_the_closest(self) -> None:
         """A name with a letter too many is refused, and the message has the right one."""
         suite = self.make_suite()
-        with pytest.raises(UnknownNameError, match=repr(self._task(suite).name)):
-            find_task(suite, f"{self._task(suite).name}x")
+        name = self._task(suite).name
+        answer = ""
+        try:
+            find_task(suite, f"{name}x")
+        except UnknownNameError as error:
+            answer = str(error)
+        assert repr(name) in answer
 
     def test_spaces_hold_what_comes(self) -> None:
         """Observations lie in a Dict or Box space, and actions are a Box or Discrete."""

@@ -29,6 +29,7 @@ itself."""
 _UNNAMED = "libero"
 """The family in which a task without a suite is looked for."""
 _LIST_COMMAND = "`roep-gym tasks` lists suites and tasks."
+_REMEDY = f"A suite of your own is named 'module:attribute'. {_LIST_COMMAND}"
 
 
 class NamedTask(NamedTuple):
@@ -52,7 +53,7 @@ def find_suite(source: str) -> Suite:
     """
     key = _key(source)
     if key is None:
-        raise unknown_name("suite", source, _known_names(), _LIST_COMMAND)
+        raise unknown_name("suite", source, _known_names(), _REMEDY)
     part = _part(key)
     if _is_family(part):
         part = part.suite(source)
