@@ -90,7 +90,7 @@ def main(settings: Settings) -> None:
         algorithm="PPO",
         model=settings.out / "model.zip",
         normalization=settings.out / "normalization.pkl",
-        task=settings.task,
+        environment=config,
     )
 
 

@@ -144,7 +144,8 @@ def main(settings: Settings) -> None:
         algorithm="SAC",
         model=settings.out / "model.zip",
         normalization=settings.out / "normalization.pkl",
-        task=settings.task,
+        environment=config,
+        step_budget=280,
     )
     if settings.shield is None:
         outcome = train_shield(collector.episodes, ShieldConfig())

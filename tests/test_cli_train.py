@@ -14,8 +14,11 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from roep_gym.cli.main import main
+from roep_gym.evaluate.plan import plan_from_mapping, resolve
+from roep_gym.evaluate.run.environment_stack import check_runnable, environment_arguments
 from roep_gym.policies.base import Policy
 from roep_gym.policies.registry import make_policy
+from roep_gym.training import EnvironmentConfig, write_evaluation_plan
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "train_tabletop.yaml"
 SHORT = {
@@ -79,16 +82,16 @@ def test_an_evaluation_in_training_may_go_without_profile_and_shield(tmp_path: P
     assert len(np.load(tmp_path / "run" / "evaluations.npz")["timesteps"]) == 2
 
 
-class Interrupted(gym.Wrapper[Any, Any, Any, Any]):
+class Interrupted(gym.RewardWrapper[Any, Any]):
     """Ctrl-C at the 21st step."""
 
     steps = 0
 
-    def step(self, action: Any) -> Any:
+    def reward(self, reward: Any) -> Any:
         self.steps += 1
         if self.steps > 20:
             raise KeyboardInterrupt
-        return self.env.step(action)
+        return reward
 
 
 def test_an_interrupted_training_keeps_its_model_and_its_logs(tmp_path: Path, capsys: Any) -> None:
@@ -158,6 +161,73 @@ def test_a_folder_that_goes_away_under_a_training_is_an_error(
     assert main(["train", file, "--out", str(tmp_path / "run")]) == 2
     assert "to stay where it is while the training goes on" in capsys.readouterr().err
     assert (tmp_path / "run" / "model.zip").exists()
+
+
+def test_the_plan_rebuilds_the_environment_of_the_training(tmp_path: Path) -> None:
+    environment = {"env_id": "roep_gym/Tabletop-v0", "observation_keys": "proprio", "step_budget": 8}
+    environment["arguments"] = {
+        "task": "reach",
+        "settle_steps": 3,
+        "terminate_on_unsafe": True,
+        "cameras": [],
+    }
+    file = written(tmp_path, environment=environment, eval_every=0, normalize=True)
+    assert main(["train", file, "--out", str(tmp_path / "run")]) == 0
+    plan = resolve(plan_from_mapping(yaml.safe_load((tmp_path / "run" / "evaluate.yaml").read_text())))
+    (row,) = plan.rows
+    policy = make_policy(row.model.policy, **row.model.arguments)
+    built = environment_arguments(row, plan.plan.environment, policy)
+    assert built.items() >= {"settle_steps": 3, "terminate_on_unsafe": True, "cameras": []}.items()
+    assert policy.contract.settle_steps == 3
+    assert row.step_budget == 8
+    check_runnable(plan)
+
+
+def test_the_plan_carries_what_libero_was_trained_with(tmp_path: Path) -> None:
+    arguments = {"control_mode": "absolute", "settle_steps": 0, "placement_shift": 0.02, "task": "goal_stove"}
+    arguments |= {
+        "unsafe_channels": ["workspace"],
+        "safety_limits": {"contact_force": 1.0},
+        "suite": "libero_goal",
+    }
+    file = tmp_path / "plan.yaml"
+    config = EnvironmentConfig(arguments=arguments, step_budget=30)
+    write_evaluation_plan(file, name="m", algorithm="PPO", model=tmp_path / "m.zip", environment=config)
+    written_plan = yaml.safe_load(file.read_text())
+    contract = written_plan["models"][0]["arguments"]["contract"]
+    assert contract == {"control_mode": "absolute", "settle_steps": 0}
+    assert {**contract, **written_plan["environment"]}.items() <= arguments.items()
+    assert written_plan["tasks"] == ["libero_goal/turn_on_the_stove"]
+    assert written_plan["step_budget"] == 30
+
+
+class HalvedAction(gym.ActionWrapper[Any, Any, Any]):
+    """Executes half of what it is given."""
+
+    def action(self, action: Any) -> Any:
+        return action / 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wrapper": "test_cli_train:HalvedAction"}, "got the wrapper 'test_cli_train:HalvedAction'"),
+        (
+            {"env_id": "Pendulum-v1", "arguments": {}, "profile": None, "severity": 1.0},
+            "got 'Pendulum-v1', which names no suite",
+        ),
+        ({"env_id": "Pendulum-v1", "arguments": {"g": 9}, "profile": None, "severity": 1.0}, "'Pendulum-v1'"),
+    ],
+)
+def test_what_no_evaluation_rebuilds_gets_no_plan(
+    tmp_path: Path, capsys: Any, changes: dict[str, Any], message: str
+) -> None:
+    file = written(tmp_path, environment={**SHORT["environment"], **changes}, eval_every=0)
+    assert main(["train", file, "--out", str(tmp_path / "run")]) == 0
+    said = capsys.readouterr().out
+    assert "No plan evaluates it. Expected a training environment that an evaluation can rebuild" in said
+    assert message in said
+    assert not (tmp_path / "run" / "evaluate.yaml").exists()
 
 
 def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:

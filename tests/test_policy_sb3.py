@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import shutil
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from roep_gym.envs.tabletop_env import TabletopEnv
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError, UnknownNameError
+from roep_gym.evaluate.plan import EnvironmentSettings, EvaluationPlan, ModelSpec, resolve
+from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.registry import make_policy
@@ -269,3 +273,112 @@ def test_refuses(
 ):
     with pytest.raises(error, match=message):
         SB3Policy(algorithm, str(models / name), **arguments)
+
+
+def statistics(env: Any, file: Path) -> str:
+    normalized = VecNormalize(DummyVecEnv([env]))
+    normalized.reset()
+    normalized.save(str(file))
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    "env",
+    [
+        lambda: FlattenObservation(proprio_only()),
+        lambda: FilterObservation(table(object_state=True), ["proprio", "object_state"]),
+        lambda: FilterObservation(table(object_state=True), ["object_state"]),
+    ],
+)
+def test_statistics_of_other_observations_are_refused_at_loading(models: Path, tmp_path: Path, env: Any):
+    file = statistics(env, tmp_path / "other.pkl")
+    with pytest.raises(InvalidInputError, match="Expected the statistics of the observations"):
+        SB3Policy("SAC", str(models / "sac"), normalization=file)
+
+
+def test_statistics_that_would_broadcast_are_refused(models: Path, tmp_path: Path):
+    file = statistics(lambda: FlattenObservation(proprio_only()), tmp_path / "one.pkl")
+    normalization = VecNormalize.load(file, DummyVecEnv([lambda: FlattenObservation(proprio_only())]))
+    normalization.obs_rms.mean, normalization.obs_rms.var = np.zeros(1), np.ones(1)
+    normalization.save(file)
+    with pytest.raises(InvalidInputError, match="Expected the statistics of the observations"):
+        SB3Policy("PPO", str(models / "flat"), observation_key="proprio", normalization=file)
+
+
+@pytest.mark.parametrize("name", ["vecnormalize.pkl", "vec_normalize.pkl", "ppo_vecnormalize_64_steps.pkl"])
+def test_a_forgotten_normalisation_beside_the_model_is_noticed(models: Path, tmp_path: Path, name: str):
+    shutil.copy(models / "sac.zip", tmp_path)
+    file = statistics(proprio_only, tmp_path / name)
+    with pytest.raises(InvalidInputError, match=f"since {name} lies beside it, got none; name the file"):
+        SB3Policy("SAC", str(tmp_path / "sac"))
+    SB3Policy("SAC", str(tmp_path / "sac"), normalization="none")
+    SB3Policy("SAC", str(tmp_path / "sac"), normalization=file)
+
+
+def test_a_forgotten_normalisation_in_the_archive_is_noticed(tmp_path: Path):
+    env = VecNormalize(DummyVecEnv([proprio_only]))
+    model = PPO("MultiInputPolicy", env, n_steps=8, batch_size=8, policy_kwargs=network(), device="cpu")
+    model.learn(8).save(tmp_path / "model")
+    with pytest.raises(InvalidInputError, match="since its archive shows a VecNormalize, got none"):
+        SB3Policy("PPO", str(tmp_path / "model"))
+    SB3Policy("PPO", str(tmp_path / "model"), normalization="none")
+
+
+def test_a_gpu_that_is_not_there_is_one_sentence(models: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(
+        InvalidInputError, match=r"Expected a GPU for the device 'cuda:0', but PyTorch .* none"
+    ):
+        SB3Policy("SAC", str(models / "sac"), device="cuda:0")
+    with pytest.raises(InvalidInputError, match="Expected a device of PyTorch or 'auto', got 'gpu'"):
+        SB3Policy("SAC", str(models / "sac"), device="gpu")
+
+
+class OtherBounds(gym.ActionWrapper[Any, Any, Any]):
+    """Actions in [-2, 2]."""
+
+    def __init__(self, env: gym.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self.action_space = gym.spaces.Box(-2, 2, (7,), np.float32)
+
+    def action(self, action: Any) -> Any:
+        return action / 2
+
+
+@pytest.mark.parametrize(
+    ("env", "message"),
+    [
+        (lambda: OtherBounds(proprio_only()), "the actions that the model was trained on, Box\\(-2"),
+        (
+            lambda: gym.wrappers.RescaleObservation(
+                gym.wrappers.TransformObservation(
+                    FlattenObservation(proprio_only()), np.tanh, gym.spaces.Box(-1, 1, (9,), np.float32)
+                ),
+                np.float32(0),
+                np.float32(1),
+            ),
+            "the observation 'proprio' that the model was trained on, Box\\(0",
+        ),
+    ],
+)
+def test_a_model_of_another_environment_is_refused_before_the_first_episode(
+    tmp_path: Path, env: Any, message: str
+):
+    made = env()
+    single = isinstance(made.observation_space, gym.spaces.Box)
+    PPO("MlpPolicy" if single else "MultiInputPolicy", made, n_steps=8, batch_size=8, device="cpu").save(
+        tmp_path / "m"
+    )
+    arguments = {"algorithm": "PPO", "path": str(tmp_path / "m"), "observation_key": "proprio"}
+    plan = EvaluationPlan(models=(ModelSpec("m", "sb3", arguments),), tasks=("tabletop/reach",))
+    with pytest.raises(InvalidInputError, match=message):
+        check_runnable(resolve(plan))
+
+
+def test_a_model_of_this_environment_passes(models: Path):
+    arguments = {"algorithm": "PPO", "path": str(models / "ppo")}
+    plan = EvaluationPlan(models=(ModelSpec("m", "sb3", arguments),), tasks=("tabletop/reach",))
+    check_runnable(resolve(plan))
+    wrong = replace(plan, environment=EnvironmentSettings(image_size=64))
+    with pytest.raises(InvalidInputError, match="Expected an environment with the observation 'agentview_"):
+        check_runnable(resolve(wrong))

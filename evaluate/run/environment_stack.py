@@ -16,7 +16,7 @@ import gymnasium as gym
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import EnvironmentSettings, ResolvedPlan, Row, check_bootstrap_scenes
 from roep_gym.evaluate.run.rollout import check_observations
-from roep_gym.policies.base import Policy
+from roep_gym.policies.base import KnowsSpaces, Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.shield import untrained_shield
@@ -122,6 +122,8 @@ def check_runnable(plan: ResolvedPlan) -> None:
                     env = make_environment(row, environment_arguments(row, plan.plan.environment, policy))
                     try:
                         check_observations(env.observation_space, policy.observations)
+                        if isinstance(policy, KnowsSpaces):
+                            policy.check_environment(env.observation_space, env.action_space)
                         if shielded:
                             _check_shield_fits(env, row, plan.plan.shield)
                     finally:

@@ -60,6 +60,8 @@ def run(argv: Sequence[str]) -> int:
             say(f"Ended early; the model until then: {model}", file=sys.stderr)
         raise
     say(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
-    if trained.plan is not None:
+    if trained.plan is None:
+        say(f"No plan evaluates it. {trained.without_plan}")
+    else:
         say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
     return 0

@@ -1,6 +1,7 @@
 """The boundary between an evaluation and a policy.
 
 `Policy` is the protocol that every policy satisfies: in process, remote, batched, chunked.
+`KnowsSpaces` is what one adds that knows the spaces it was trained on.
 `ObservationRequest` says which observations the policy looks at, `PolicyEpisode` what it is told when an
 episode begins, `PolicyInput` what it sees at a decision. The answer to one input is one chunk: a float array
 (steps, action dimension) with at least one step.
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from roep_gym.contracts import RuntimeContract
 from roep_gym.typing import Array, Observation
 
-__all__ = ["ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"]
+__all__ = ["KnowsSpaces", "ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"]
 
 
 @dataclass(frozen=True)
@@ -97,3 +98,11 @@ class Policy(Protocol):
 
     def close(self) -> None:
         """Release connections and memory; may be called twice."""
+
+
+@runtime_checkable
+class KnowsSpaces(Protocol):
+    """A policy that compares an environment's spaces with those of its training, before the first episode."""
+
+    def check_environment(self, observation_space: Any, action_space: Any) -> None:
+        """Raise `InvalidInputError` where the spaces of an environment do not fit."""

@@ -24,10 +24,17 @@ from roep_gym import seeding
 from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError, unknown_name
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
+from roep_gym.policies.model_spaces import (
+    check_not_forgotten,
+    check_statistics,
+    is_normalized,
+    same_bounds,
+    same_observation,
+)
 from roep_gym.policies.revision import file_revision
 from roep_gym.typing import Array, Observation
 
-__all__ = ["ALGORITHMS", "ModelPolicy", "SB3Policy", "algorithm_class"]
+__all__ = ["ALGORITHMS", "ModelPolicy", "SB3Policy", "algorithm_class", "check_device"]
 
 ALGORITHMS: Mapping[str, str] = {
     **dict.fromkeys(("A2C", "DDPG", "PPO", "SAC", "TD3"), "stable_baselines3"),
@@ -82,6 +89,8 @@ class ModelPolicy:
                 "Expected deterministic=True for a model with state-dependent exploration, whose noise cannot be keyed."
             )
         self._deterministic = deterministic
+        if normalization is not None:
+            check_statistics(normalization, model.observation_space)
         self._source, self._revision, self._normalize = source, revision, normalization
         self._spaces = _observation_spaces(self._model.observation_space, observation_key)
         self._single = not isinstance(self._model.observation_space, spaces.Dict)
@@ -135,6 +144,31 @@ class ModelPolicy:
             depth=any(name.endswith("_depth") for name in frames),
             object_state="object_state" in self._spaces,
         )
+
+    def check_environment(
+        self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
+    ) -> None:
+        """Compare the model's spaces with those of an environment, before an episode begins.
+
+        Raises:
+            InvalidInputError: An observation is missing or has another shape, kind or bounds than the model was trained
+                on, or the actions have another shape or other bounds.
+        """
+        own = self._model.action_space
+        if not isinstance(action_space, spaces.Box) or not same_bounds(own, action_space):
+            raise InvalidInputError(
+                f"Expected an environment with the actions that the model was trained on, {own}, got {action_space}; "
+                "evaluate it with the control mode and the action space of its training."
+            )
+        boxes = observation_space.spaces if isinstance(observation_space, spaces.Dict) else {}
+        for name, trained in self._spaces.items():
+            box = boxes.get(name)
+            normalized = self._normalize is not None and is_normalized(self._normalize, name)
+            if not isinstance(box, spaces.Box) or not same_observation(trained, box, bounds=not normalized):
+                raise InvalidInputError(
+                    f"Expected an environment with the observation {name!r} that the model was trained on, {trained}, "
+                    f"got {box or sorted(boxes)}; evaluate it with the observations of its training."
+                )
 
     def observed(self) -> Mapping[str, Any]:
         """Return where the model was read from, the hash of its file, and the precision of its parameters."""
@@ -201,12 +235,13 @@ class SB3Policy(ModelPolicy):
         deterministic: Whether the mode of the action distribution is taken, or a sample.
         device: PyTorch device.
         observation_key: Which observation a model without a `Dict` space takes.
-        normalization: File of `VecNormalize.save`; empty: observations are not normalised.
+        normalization: File of `VecNormalize.save`; "none": observations are not normalised; empty: the same, which is
+            refused where the archive or a file beside it shows that training normalised.
         contract: Fields of the runtime contract that replace the declared ones.
 
     Raises:
-        InvalidInputError: The file cannot be loaded as this algorithm, that of the normalisation holds none, or the
-            model's spaces do not fit.
+        InvalidInputError: The file cannot be loaded as this algorithm, that of the normalisation holds none or was
+            forgotten, the model's spaces do not fit, or the device is a GPU that is not there.
         DependencyNotInstalledError: The algorithm's package is missing.
     """
 
@@ -220,12 +255,32 @@ class SB3Policy(ModelPolicy):
         normalization: str = "",
         contract: Mapping[str, Any] | None = None,
     ) -> None:
+        check_device(device)
         file = _model_file(path)
         model, revision = _load(algorithm, file, device), file_revision(file)
-        statistics = _normalization(Path(normalization)) if normalization else None
-        if normalization:
+        statistics = _normalization(Path(normalization)) if normalization not in ("", "none") else None
+        if not normalization:
+            check_not_forgotten(model, file)
+        if statistics is not None:
             revision += "+" + file_revision(Path(normalization))
         super().__init__(model, deterministic, observation_key, statistics, contract, str(path), revision)
+
+
+def check_device(device: Any) -> None:
+    """Refuse a GPU that is not there, in whose place Stable-Baselines3 would silently take the CPU.
+
+    Raises:
+        InvalidInputError: The name is no device of PyTorch, or PyTorch finds no GPU.
+    """
+    try:
+        kind = "cpu" if device == "auto" else torch.device(device).type
+    except (RuntimeError, TypeError) as error:
+        raise InvalidInputError(f"Expected a device of PyTorch or 'auto', got {device!r}.") from error
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise InvalidInputError(
+            f"Expected a GPU for the device {str(device)!r}, but PyTorch {torch.__version__} finds none here; write "
+            "'cpu', or 'auto' to take a GPU where there is one."
+        )
 
 
 def _model_file(path: str) -> Path:

@@ -32,7 +32,7 @@ from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
 from roep_gym.wrappers.select_observation import SelectObservation
 from roep_gym.wrappers.training_episode import TrainingEpisode
 
-__all__ = ["MONITORED", "EnvironmentConfig", "make_env"]
+__all__ = ["MONITORED", "EnvironmentConfig", "find_environment_wrapper", "make_env"]
 
 MONITORED: tuple[str, ...] = ("is_success", "termination")
 """Entries of the last `info` that `Monitor` writes to its file."""
@@ -130,8 +130,7 @@ def make_env(
     register_environments()
     env = _made(config)
     if config.wrapper is not None:
-        wrapper = _named(config.wrapper) if isinstance(config.wrapper, str) else config.wrapper
-        env = wrapper(env)
+        env = find_environment_wrapper(config.wrapper)(env)
     if config.profile is not None:
         env = PerturbObservation(env, profile=config.profile, severity=config.severity)
     if config.shield is not None:
@@ -164,8 +163,13 @@ def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:
         ) from error
 
 
-def _named(name: str) -> EnvironmentWrapper:
-    wrapper: EnvironmentWrapper = load_place(name, "wrapper")
+def find_environment_wrapper(given: EnvironmentWrapper | str) -> EnvironmentWrapper:
+    """Return a wrapper, which may be named as `module:attribute`.
+
+    Raises:
+        InvalidInputError: There is none of this name, or it cannot be called.
+    """
+    wrapper: EnvironmentWrapper = load_place(given, "wrapper") if isinstance(given, str) else given
     if not callable(wrapper):
-        raise InvalidInputError(f"Expected a wrapper at {name!r}, got {wrapper!r}, which cannot be called.")
+        raise InvalidInputError(f"Expected a wrapper at {given!r}, got {wrapper!r}, which cannot be called.")
     return wrapper

@@ -1,7 +1,7 @@
 """A training run with Stable-Baselines3, from its configuration to a model that `roep-gym evaluate` loads.
 
 `train` writes into a folder: `model.zip`, `best_model.zip` and `evaluations.npz` of the evaluations in training,
-`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and, where the environment names its suite and task,
+`checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and, where a plan can rebuild the environment,
 `evaluate.yaml`, a plan that evaluates the model. A training that ends early, at Ctrl-C or by an error, leaves the same
 of what was learned until then.
 """
@@ -23,7 +23,6 @@ from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
-from roep_gym.training.environment import make_env
 from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.intervention_callback import InterventionCallback
 from roep_gym.training.vector import make_sb3_vec_env
@@ -32,10 +31,17 @@ __all__ = ["TrainedModel", "train"]
 
 
 class TrainedModel(NamedTuple):
-    """What a training run leaves: the model's file, and the plan that evaluates it, if its task is one of a suite."""
+    """What a training run leaves.
+
+    Attributes:
+        model: The model's file.
+        plan: The plan that evaluates it; None where no plan reproduces the environment.
+        without_plan: Why there is no plan, else empty.
+    """
 
     model: Path
     plan: Path | None
+    without_plan: str = ""
 
 
 class _FixedEpisodes(EvalCallback):
@@ -148,7 +154,7 @@ def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedMod
     if normalization is not None:
         with replacing(out / "normalization.pkl") as file:
             normalization.save(str(file))
-    trained = TrainedModel(out / "model.zip", _write_plan(config, out))
+    trained = _planned(config, out)
     if not in_place:
         raise RoepError(
             f"Expected {out} to stay where it is while the training goes on, but it was moved or deleted: the model "
@@ -223,23 +229,17 @@ def _normalized(env: VecEnv, *, training: bool) -> VecNormalize:
     return VecNormalize(env, training=training, norm_reward=False, norm_obs_keys=keys)
 
 
-def _write_plan(config: TrainingConfig, out: Path) -> Path | None:
-    environment = config.environment
-    env = make_env(environment, monitor=False)
-    names = [env.get_wrapper_attr(name) for name in ("suite", "task") if env.has_wrapper_attr(name)]
-    env.close()
-    if len(names) < 2:
-        return None
-    keys = environment.observation_keys
-    plan = out / "evaluate.yaml"
-    write_evaluation_plan(
-        plan,
-        name=config.name,
-        algorithm=config.algorithm,
-        model=out / "model.zip",
-        task="/".join(names),
-        normalization=out / "normalization.pkl" if config.normalize else None,
-        observation_key=keys if isinstance(keys, str) else None,
-        step_budget=environment.step_budget,
-    )
-    return plan
+def _planned(config: TrainingConfig, out: Path) -> TrainedModel:
+    model, plan = out / "model.zip", out / "evaluate.yaml"
+    try:
+        write_evaluation_plan(
+            plan,
+            name=config.name,
+            algorithm=config.algorithm,
+            model=model,
+            environment=config.environment,
+            normalization=out / "normalization.pkl" if config.normalize else None,
+        )
+    except InvalidInputError as error:
+        return TrainedModel(model, None, str(error))
+    return TrainedModel(model, plan)
