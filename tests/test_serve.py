@@ -15,16 +15,21 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import hypothesis
+import msgpack
 import numpy as np
 import pytest
 from batched_policies import Torch
+from hypothesis import strategies as st
 from test_evaluation import make_plan
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
+from websockets.typing import Origin
 
 from roep_gym import seeding
 from roep_gym.cli import serve as command
 from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import InfrastructureError, InvalidInputError
+from roep_gym.error import InfrastructureError, InvalidInputError, RoepError
 from roep_gym.evaluate.run.driver import evaluate
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
@@ -37,6 +42,7 @@ from roep_gym.policies.openpi.codec import pack, unpack
 from roep_gym.policies.openpi.policy import OpenPIPolicy
 from roep_gym.policies.openpi.request import axis_angle
 from roep_gym.policies.openpi.server import (
+    LAYOUTS,
     MAX_OPEN_EPISODES,
     OpenPIServer,
     OpenPISession,
@@ -81,9 +87,11 @@ class Noting:
 
 
 @contextmanager
-def served(policy: Any, layout: str = "named", **limits: Any) -> Iterator[OpenPIServer]:
+def served(
+    policy: Any, layout: str = "named", origins: Sequence[str] = (), **limits: Any
+) -> Iterator[OpenPIServer]:
     batcher = PolicyBatcher(lambda: policy, BatchLimits(**limits))
-    server = OpenPIServer(batcher, port=0, layout=layout)
+    server = OpenPIServer(batcher, port=0, layout=layout, origins=origins)
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -228,6 +236,13 @@ def test_a_client_that_tells_its_episodes_may_have_several_open() -> None:
             pack({"episode": {"key": "a", "seed": "x"}}),
             "Expected 'seed' of a request to be a int",
         ),
+        (
+            msgpack.packb({b"__ndarray__": True, b"data": b"", b"dtype": "S0", b"shape": [-1]}),
+            "Expected the dtype of an array",
+        ),
+        (pack({"episode": {"seed": -1}}), "Expected 'seed' of a request to be at least 0, got -1."),
+        (pack({"episode": {"step": np.zeros(2)}}), "Expected 'step' of a request to be a int"),
+        (pack({"episode": {"fields": {"proprio": 3}}}), "Expected the fields of 'proprio' as names, got 3."),
     ],
 )
 def test_what_is_no_request_is_refused_in_one_sentence(frame: Any, message: str) -> None:
@@ -239,6 +254,78 @@ def test_what_is_no_request_is_refused_in_one_sentence(frame: Any, message: str)
             assert answer.startswith(message)
             assert "Traceback" not in answer
         assert Client(server).ask(prompt="a") == 1
+
+
+REQUESTS = st.dictionaries(
+    st.sampled_from(["prompt", "reset", "observation/state", "x"]),
+    st.one_of(
+        st.text(max_size=3), st.integers(), st.booleans(), st.just(np.zeros(2)), st.just(np.float32(1))
+    ),
+)
+EPISODES = st.dictionaries(
+    st.sampled_from(["key", "seed", "step", "suite", "task", "instruction", "fields"]),
+    st.one_of(
+        st.text(max_size=1),
+        st.integers(-1, 3),
+        st.just(np.zeros(2)),
+        st.none(),
+        st.dictionaries(st.text(max_size=1), st.one_of(st.integers(), st.lists(st.text(max_size=1)))),
+    ),
+)
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(st.lists(st.tuples(REQUESTS, st.one_of(EPISODES, st.integers())), max_size=3))
+def test_any_request_is_answered_or_refused(requests: list[tuple[dict[str, Any], Any]]) -> None:
+    for layout in LAYOUTS:
+        session = OpenPISession(Noting(), 0, layout)
+        for request, episode in requests:
+            try:
+                assert session.infer({**request, "episode": episode})["actions"].shape == (3, 7)
+            except RoepError:
+                break  # the connection is closed
+
+
+def test_a_page_in_a_browser_may_connect_only_where_its_origin_is_allowed() -> None:
+    with served(Noting(), origins=["https://mine.example"]) as server:
+        address = f"ws://127.0.0.1:{server.port}"
+        with pytest.raises(InvalidStatus, match="HTTP 403"):
+            connect(address, origin=Origin("https://foreign.example"))
+        with connect(address, origin=Origin("https://mine.example")) as websocket:
+            assert "contract" in unpack(websocket.recv(timeout=10))
+        assert Client(server).ask(prompt="a") == 1
+
+
+def test_a_frame_above_the_limit_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("server", "codec", "policy"):
+        monkeypatch.setattr(f"roep_gym.policies.openpi.{module}.MAX_FRAME_BYTES", 5000)
+    with served(Noting()) as server:
+        with connect(f"ws://127.0.0.1:{server.port}") as websocket:
+            websocket.recv()
+            websocket.send(b"\x90" * 5001)
+            with pytest.raises(ConnectionClosed, match="1009"):
+                websocket.recv(timeout=10)
+        assert Client(server).ask(prompt="a") == 1
+
+    class Large(Noting):
+        def observed(self) -> dict[str, Any]:
+            return {"precision": "x" * 5000}
+
+    with served(Large()) as server:
+        monkeypatch.setattr("roep_gym.policies.openpi.codec.MAX_FRAME_BYTES", 10**6)
+        with pytest.raises(InfrastructureError, match="closed the connection: sent 1009"):
+            OpenPIPolicy(port=server.port).begin(PolicyEpisode("e", "s", "t", "i", 1))
+
+
+def test_an_enormous_error_of_the_policy_is_cut() -> None:
+    class Loud(Noting):
+        def act(self, inputs: Sequence[PolicyInput]) -> list[Any]:
+            raise ValueError("loud " * 10**6)
+
+    with served(Loud()) as server:
+        answer = Client(server).ask(prompt="a")
+    assert answer.startswith("Traceback")
+    assert len(answer) < 5000
 
 
 def test_health_and_a_probe_that_leaves(capfd: pytest.CaptureFixture[str]) -> None:

@@ -42,6 +42,8 @@ class ServeArguments:
     """Port to listen at; 0: a free one, which is printed."""
     layout: str = "named"
     """How requests hold the observation: named, under our names, or libero, as openpi's LIBERO client sends it."""
+    allow_origin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Origin, such as https://example.org, whose web pages may connect; give the flag once for each; default: none."""
     max_batch: int = 16
     """Decisions that are asked in one call of the policy at most."""
     max_wait: float = 0.01
@@ -63,7 +65,12 @@ def run(argv: Sequence[str]) -> int:
         closing(PolicyBatcher(make, limits)) as batcher,
         closing(
             OpenPIServer(
-                batcher, arguments.host, arguments.port, layout=arguments.layout, seed=arguments.seed
+                batcher,
+                arguments.host,
+                arguments.port,
+                layout=arguments.layout,
+                seed=arguments.seed,
+                origins=arguments.allow_origin,
             )
         ) as server,
     ):

@@ -18,9 +18,9 @@ from websockets.protocol import State
 from websockets.sync.client import connect
 
 from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.error import InfrastructureError, InvalidInputError, bounded, shown, unknown_name
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
-from roep_gym.policies.openpi.codec import pack, unpack
+from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
 from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
 from roep_gym.typing import Array
 
@@ -52,7 +52,7 @@ class OpenPIConnection:
             self._websocket = connect(
                 self._address,
                 compression=None,
-                max_size=None,
+                max_size=MAX_FRAME_BYTES,
                 open_timeout=connect_timeout,
                 close_timeout=1.0,
                 ping_interval=None,
@@ -104,7 +104,7 @@ class OpenPIConnection:
             raise self._failure(f"to send {what}, but it closed the connection: {error}") from error
         if isinstance(frame, str):
             lines = [line.strip() for line in frame.splitlines() if line.strip()] or ["no message"]
-            raise self._failure(f"to send {what}, but its policy failed with: {lines[-1]}")
+            raise self._failure(f"to send {what}, but its policy failed with: {bounded(lines[-1])}")
         try:
             message = unpack(frame)
         except InvalidInputError as error:
@@ -270,12 +270,15 @@ class OpenPIPolicy:
             self._drop()
             raise InfrastructureError(
                 f"Expected the entry 'actions' in the reply of the openpi server at {self._host}:{self._port}, "
-                f"got {sorted(map(str, reply))}; the server's policy must return it."
+                f"got {shown(sorted(reply))}; the server's policy must return it."
             )
         if not self._measured:
             sent = measure_request(self._preset, opened.episode, given, request)
             self._measured = {"runtime_bridge": "openpi-websocket", **sent}
-        return np.asarray(reply["actions"])
+        try:
+            return np.asarray(reply["actions"])
+        except ValueError:  # lists of different lengths
+            return np.empty(0)  # malformed, as the rollout finds out
 
     def _drop(self) -> None:
         if self._connection is not None:

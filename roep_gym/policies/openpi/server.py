@@ -17,7 +17,7 @@ import math
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,12 +26,13 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection, serve
+from websockets.typing import Origin
 
-from roep_gym import seeding
-from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, unknown_name
+from roep_gym import escape, seeding
+from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, bounded, shown, unknown_name
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import PolicyBatcher
-from roep_gym.policies.openpi.codec import pack, unpack
+from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
 from roep_gym.policies.openpi.request import PRESETS, rotated_180
 from roep_gym.typing import Array, FloatArray
 
@@ -74,6 +75,8 @@ class OpenPIServer:
         port: Port to listen at; 0: a free one.
         layout: How a request holds the observation, one of `LAYOUTS`.
         seed: Seed of episodes for which a client sends none.
+        origins: Values of the header Origin, such as "https://example.org", whose web pages may connect. A browser
+            sends the header for every page that is open in it, other clients send none and are always answered.
 
     Raises:
         InfrastructureError: The address or port cannot be had.
@@ -87,6 +90,7 @@ class OpenPIServer:
         *,
         layout: str = "named",
         seed: int = 0,
+        origins: Sequence[str] = (),
     ) -> None:
         self._batcher, self._layout, self._seed = batcher, layout, seed
         self._numbers = itertools.count()
@@ -97,8 +101,10 @@ class OpenPIServer:
                 self._handle,
                 host,
                 port,
+                origins=[None, *map(Origin, origins)],
                 compression=None,
-                max_size=None,
+                max_size=MAX_FRAME_BYTES,
+                max_queue=1,
                 ping_timeout=None,  # a client that simulates does not answer pings
                 close_timeout=_CLOSE_SECONDS,
                 process_request=_answer_health_check,
@@ -139,10 +145,10 @@ class OpenPIServer:
                 websocket.send(_reply(session, frame))
         except ConnectionClosed:
             pass  # the client is gone
-        except Exception as error:
-            known = isinstance(error, RoepError)
-            _LOGGER.error("%s", error, exc_info=not known)
-            _refuse(websocket, str(error) if known else traceback.format_exc())
+        except Exception as error:  # noqa: BLE001 (policies raise anything; the client gets it)
+            reason = bounded(str(error) if isinstance(error, RoepError) else traceback.format_exc())
+            _LOGGER.error("%s", escape.terminal(reason))
+            _refuse(websocket, reason)
         finally:
             session.close()
             del self._connections[websocket]
@@ -202,14 +208,15 @@ class OpenPISession:
         told = _told(request)
         key = _entry(told, "key", str, "")
         opened = self._episodes.pop(key, None)
-        begins = opened is None or told.get("step") == 0 or request.get("reset") is True
+        step = _entry(told, "step", int, 0 if opened is None else opened.step)
+        begins = opened is None or (step == 0 and "step" in told) or request.get("reset") is True
         if opened is not None and not key:
-            begins = begins or request.get("prompt", "") != opened.episode.instruction
+            begins = begins or _entry(request, "prompt", str, "") != opened.episode.instruction
         if begins:
-            if opened is None and (step := _entry(told, "step", int, 0)) > 0:
+            if opened is None and step > 0:
                 raise InvalidInputError(
-                    f"Expected the episode {key!r} to begin with its step 0, got step {step}; begin it again on this "
-                    f"connection, which has at most {MAX_OPEN_EPISODES} episodes open."
+                    f"Expected the episode {shown(key)} to begin with its step 0, got step {step}; begin it again on "
+                    f"this connection, which has at most {MAX_OPEN_EPISODES} episodes open."
                 )
             if opened is not None:
                 self._policy.end(opened.episode.key)
@@ -222,9 +229,13 @@ class OpenPISession:
         while len(self._episodes) >= MAX_OPEN_EPISODES:
             self._policy.end(self._episodes.pop(next(iter(self._episodes))).episode.key)
         prompt = _entry(request, "prompt", str, "")
-        fields = {
-            name: tuple(map(str, entries)) for name, entries in _entry(told, "fields", dict, {}).items()
-        }
+        fields = {}
+        for name, entries in _entry(told, "fields", dict, {}).items():
+            if not (isinstance(entries, list) and all(isinstance(entry, str) for entry in entries)):
+                raise InvalidInputError(
+                    f"Expected the fields of {shown(name)} as names, got {shown(entries)}."
+                )
+            fields[name] = tuple(entries)
         if self._layout == "libero":
             fields["proprio"] = _LIBERO_PROPRIO
         episode = PolicyEpisode(
@@ -313,7 +324,8 @@ def _named(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, 
     for name in needed_observations(wanted):
         if name not in given:
             raise InvalidInputError(
-                f"Expected the policy's observation {name!r} under the key '{_PREFIX}{name}', got {sorted(given)}."
+                f"Expected the policy's observation {name!r} under the key '{_PREFIX}{name}', got "
+                f"{shown(sorted(given))}."
             )
     return given
 
@@ -354,10 +366,12 @@ def _told(request: Mapping[str, Any]) -> Mapping[str, Any]:
 def _entry(source: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
     value = source.get(name, default)
     value = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(value, kind):
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise InvalidInputError(
             f"Expected {name!r} of a request to be a {kind.__name__}, got a {type(value).__name__}."
         )
+    if kind is int and value < 0:
+        raise InvalidInputError(f"Expected {name!r} of a request to be at least 0, got {value}.")
     return value
 
 
@@ -366,6 +380,7 @@ def _array(request: Mapping[str, Any], key: str, dimensions: int) -> Array:
     if not isinstance(value, np.ndarray) or value.ndim != dimensions:
         raise InvalidInputError(
             f"Expected an array of {dimensions} dimensions under the key {key!r}, got "
-            f"{type(value).__name__ if not isinstance(value, np.ndarray) else value.shape} among {sorted(request)}."
+            f"{type(value).__name__ if not isinstance(value, np.ndarray) else value.shape} among "
+            f"{shown(sorted(request))}."
         )
     return value
