@@ -62,8 +62,8 @@ def unpack(frame: bytes) -> Any:
     try:
         return msgpack.unpackb(
             _checked_size(frame),
-            object_hook=reader.map,
-            list_hook=reader.list,
+            object_hook=reader.read_map,
+            list_hook=reader.read_list,
             max_array_len=MAX_ENTRIES,
             max_map_len=MAX_ENTRIES,
             max_ext_len=0,
@@ -107,11 +107,11 @@ class _Reader:
     def __init__(self) -> None:
         self._left = 16 * MAX_ENTRIES
 
-    def list(self, value: list[Any]) -> list[Any]:
+    def read_list(self, value: list[Any]) -> list[Any]:
         self._count(value)
         return value
 
-    def map(self, value: dict[Any, Any]) -> Any:
+    def read_map(self, value: dict[Any, Any]) -> Any:
         self._count(value)
         if b"__ndarray__" in value:
             return _array(value)

@@ -370,7 +370,7 @@ def _entry(source: Mapping[str, Any], name: str, kind: type, default: Any) -> An
         raise InvalidInputError(
             f"Expected {name!r} of a request to be a {kind.__name__}, got a {type(value).__name__}."
         )
-    if kind is int and value < 0:
+    if isinstance(value, int) and value < 0:
         raise InvalidInputError(f"Expected {name!r} of a request to be at least 0, got {value}.")
     return value
 
