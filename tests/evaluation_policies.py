@@ -15,6 +15,7 @@ from roep_gym.envs.tabletop_policies import scripted_policy
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 
 CONTRACT = RuntimeContract.applicable()
+SLOW_START = 4.0
 
 
 class Scripted:
@@ -102,6 +103,19 @@ class StateOnly(Scripted):
 def leave(status: int) -> None:
     """End the process, as a careless loader does."""
     raise SystemExit(status)
+
+
+def serve_late(*arguments: Any) -> None:
+    """Be a worker process that takes long to start."""
+    from roep_gym.evaluate.run import local_executor
+
+    time.sleep(SLOW_START)
+    local_executor._serve(*arguments)
+
+
+def never_serve(*arguments: Any) -> None:
+    """Be a worker process that never starts."""
+    time.sleep(600)
 
 
 class Repeater(Scripted):

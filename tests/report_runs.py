@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import xarray as xr
-from test_evaluation import SHIELD, make_plan
+from evaluation_runs import SHIELD, make_plan
 
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.report.records import Run

@@ -8,17 +8,17 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import evaluation_policies
 import numpy as np
 import pytest
 import xarray as xr
+from evaluation_runs import command_of, equal, make_plan, recorded, start
 
 from roep_gym.episode import scene_seed
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
@@ -29,15 +29,14 @@ from roep_gym.evaluate.plan import (
     PlannedEpisode,
     ResolvedPlan,
     check_bootstrap_scenes,
-    plan_from_mapping,
-    resolve,
 )
+from roep_gym.evaluate.run import local_executor
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
 from roep_gym.evaluate.run.environment_stack import check_runnable, make_environment
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
 from roep_gym.evaluate.run.work import WorkResult
-from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, NOT_RUN, REASONS
+from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.dataset import write_run
 from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
 from roep_gym.evaluate.store.journal import Journal
@@ -48,42 +47,6 @@ from roep_gym.shields import Shield
 from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile
 
 TESTS = Path(__file__).parent
-# Held-still episodes differ from solved ones in every step, so a few of them suffice to learn from.
-SHIELD = {"prefix_support": "none", "tail_horizon": 20, "learning_rate": 0.01, "max_epochs": 20}
-VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
-
-
-def make_plan(**changes: Any) -> ResolvedPlan:
-    arguments = changes.pop("arguments", {"failure_rate": 0.5})
-    source = {
-        "name": "test",
-        "models": [{"name": "noisy", "policy": "evaluation_policies:Scripted", "arguments": arguments}],
-        "tasks": ["tabletop/carry"],
-        "conditions": ["main"],
-        "seed_groups": 3,
-        "episodes": 2,
-        "step_budget": 60,
-        "shield": SHIELD,
-        **changes,
-    }
-    return resolve(plan_from_mapping(source))
-
-
-def without_varying(data: xr.Dataset) -> xr.Dataset:
-    return data.drop_vars(VARYING)
-
-
-def equal(first: Path, second: Path) -> None:
-    xr.testing.assert_identical(
-        without_varying(load_dataset(RunDirectory(first).dataset)),
-        without_varying(load_dataset(RunDirectory(second).dataset)),
-    )
-    names = sorted(path.name for path in RunDirectory(first).steps.iterdir())
-    assert names == sorted(path.name for path in RunDirectory(second).steps.iterdir())
-    for name in names:
-        xr.testing.assert_identical(
-            load_dataset(RunDirectory(first).steps / name), load_dataset(RunDirectory(second).steps / name)
-        )
 
 
 @pytest.fixture(scope="module")
@@ -346,45 +309,17 @@ def test_a_killed_worker_costs_one_attempt_and_nothing_else(whole_run: Path, tmp
 
 
 def test_a_killed_driver_loses_nothing_that_was_recorded(whole_run: Path, tmp_path: Path) -> None:
-    out, plan_file = tmp_path / "run", tmp_path / "plan.json"
-    plan_file.write_text(make_plan().plan.to_json())
-    command = [
-        sys.executable,
-        "-m",
-        "roep_gym",
-        "evaluate",
-        str(plan_file),
-        "--out",
-        str(out),
-        "--workers",
-        "2",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    journal = RunDirectory(out).journal
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and process.poll() is None:
-        if journal.exists() and _recorded(journal) >= 10:
-            break
-        time.sleep(0.02)
+    out = tmp_path / "run"
+    command = command_of(make_plan(), tmp_path, "--workers", "2")
+    process = start(command, out, 10, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     process.kill()
     process.wait()
-    before = _recorded(journal)
+    before = recorded(out)
     assert 10 <= before < 48
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"Continuing: {before} of 48 episodes are recorded." in " ".join(done.stdout.split())
     equal(out, whole_run)
-
-
-def _recorded(journal: Path) -> int:
-    import sqlite3
-
-    try:
-        with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
-            return int(connection.execute("SELECT count(*) FROM episodes").fetchone()[0])
-    except sqlite3.OperationalError:  # not made yet
-        return 0
 
 
 @pytest.mark.parametrize(
@@ -462,7 +397,7 @@ def test_a_broken_shield_is_an_abort_and_never_an_outcome_of_the_policy(
     ("fault", "cause"),
     [
         ("raise once", "the network fell over once"),
-        ("hang once", "Expected a control step within 2 s, got none; the worker was killed."),
+        ("hang once", "Expected a control step within 5 s, got none; the worker was killed."),
         ("die once", "Expected the worker process to finish the episode, but it died (signal SIGKILL)."),
     ],
 )
@@ -470,7 +405,7 @@ def test_a_passing_fault_is_retried_with_the_same_seeds(tmp_path: Path, fault: s
     def run(name: str, fault: str) -> xr.Dataset:
         arguments = {"fault": fault, "marker": str(tmp_path / "marker")}
         plan = make_plan(arguments=arguments, conditions=["baseline"])
-        summary = evaluate(plan, tmp_path / name, lambda p: LocalExecutor(p, 1, stall_timeout=2.0))
+        summary = evaluate(plan, tmp_path / name, lambda p: LocalExecutor(p, 1, stall_timeout=5.0))
         assert summary.recorded == 6
         assert [re.escape(cause) in re.escape(abort.cause) for abort in summary.aborts] == [True] * bool(
             fault
@@ -481,6 +416,24 @@ def test_a_passing_fault_is_retried_with_the_same_seeds(tmp_path: Path, fault: s
     assert faulty["aborts"].values.tolist() == [0, 1, 0, 0, 0, 0]
     for name in ("success", "steps", "max_abs_action", "unique_actions"):
         np.testing.assert_array_equal(faulty[name].values, sound[name].values)
+
+
+def test_a_worker_that_starts_slowly_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_executor, "_serve", evaluation_policies.serve_late)
+    plan = make_plan(conditions=["baseline"])
+    timeout = 0.9 * evaluation_policies.SLOW_START
+    summary = evaluate(plan, tmp_path / "run", lambda p: LocalExecutor(p, 1, stall_timeout=timeout))
+    assert (summary.recorded, summary.aborts) == (6, ())
+
+
+def test_a_worker_that_never_starts_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_executor, "_serve", evaluation_policies.never_serve)
+    monkeypatch.setattr(local_executor, "_START_SECONDS", 0.5)
+    summary = evaluate(make_plan(conditions=["baseline"]), tmp_path / "run", lambda p: LocalExecutor(p, 1))
+    assert summary.recorded == 0
+    assert {abort.cause for abort in summary.aborts} == {
+        "Expected the worker process to start within 0.5 s, it did not and was killed."
+    }
 
 
 def test_a_hopeless_row_does_not_cost_the_others_their_turn(tmp_path: Path) -> None:
@@ -672,7 +625,6 @@ def test_what_cannot_run_is_refused_before_the_folder_is_made(
 
 
 def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_path: Path) -> None:
-
     shutil.copytree(whole_run, tmp_path / "run")
     (RunDirectory(tmp_path / "run").shields / "0.json").write_text("{")
     with pytest.raises(
@@ -687,7 +639,6 @@ def test_a_broken_shield_outcome_is_named_with_its_remedy(whole_run: Path, tmp_p
 def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
     whole_run: Path, tmp_path: Path
 ) -> None:
-
     from roep_gym.evaluate.store.storage import read_run
 
     shutil.copytree(whole_run, tmp_path / "run")
@@ -699,7 +650,6 @@ def test_a_run_without_its_dataset_is_not_judged_from_its_flat_tables(
 
 
 def copy_of(run: Path, tmp_path: Path) -> RunDirectory:
-
     shutil.copytree(run, tmp_path / "copy")
     return RunDirectory(tmp_path / "copy")
 
@@ -769,23 +719,9 @@ def test_a_policy_that_cannot_be_built_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_asked_to_end_writes_its_dataset(tmp_path: Path) -> None:
-    out, plan_file = tmp_path / "run", tmp_path / "plan.json"
-    plan_file.write_text(make_plan().plan.to_json())
-    command = [
-        sys.executable,
-        "-m",
-        "roep_gym",
-        "evaluate",
-        str(plan_file),
-        "--out",
-        str(out),
-        "--workers",
-        "1",
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    deadline = time.monotonic() + 60
-    while _recorded(RunDirectory(out).journal) < 3 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    out = tmp_path / "run"
+    command = command_of(make_plan(), tmp_path, "--workers", "1")
+    process = start(command, out, 3, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     process.terminate()
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -9,50 +9,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import evaluation_runs
 import pytest
-import xarray as xr
+from evaluation_runs import equal
 
 from roep_gym.cli import evaluate as command
 from roep_gym.error import InfrastructureError, InvalidInputError
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
-from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
 
 ray = pytest.importorskip("ray", reason="the extra [ray] is not installed")
 
-VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
-# Held-still episodes differ from solved ones in every step, so a few of them suffice to learn from.
-SHIELD = {"prefix_support": "none", "tail_horizon": 20, "learning_rate": 0.01, "max_epochs": 20}
-
 
 def make_plan(**changes: Any) -> ResolvedPlan:
-    arguments = changes.pop("arguments", {"failure_rate": 0.4})
-    source = {
-        "name": "test",
-        "models": [{"name": "noisy", "policy": "evaluation_policies:Scripted", "arguments": arguments}],
-        "tasks": ["tabletop/carry"],
-        "conditions": ["baseline"],
-        "seed_groups": 2,
-        "episodes": 2,
-        "step_budget": 60,
-        "shield": SHIELD,
-        **changes,
-    }
-    return resolve(plan_from_mapping(source))
-
-
-def equal(first: Path, second: Path) -> None:
-    one, other = (load_dataset(RunDirectory(path).dataset).drop_vars(VARYING) for path in (first, second))
-    xr.testing.assert_identical(one, other)
-    names = sorted(path.name for path in RunDirectory(first).steps.iterdir())
-    assert names == sorted(path.name for path in RunDirectory(second).steps.iterdir())
-    for name in names:
-        steps = (load_dataset(RunDirectory(path).steps / name) for path in (first, second))
-        xr.testing.assert_identical(*steps)
+    return evaluation_runs.make_plan(**{"conditions": ["baseline"], "seed_groups": 2, **changes})
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ import msgpack
 import numpy as np
 import pytest
 from batched_policies import Torch
+from evaluation_runs import make_plan
 from hypothesis import strategies as st
-from test_evaluation import make_plan
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 from websockets.typing import Origin

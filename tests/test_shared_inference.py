@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any
 
 import pytest
 from batched_policies import Torch, logged_batches
-from test_evaluation import _recorded, equal, make_plan
+from evaluation_runs import command_of, equal, make_plan, start
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
@@ -207,16 +206,11 @@ def _leave(*arguments: Any) -> None:
 
 
 def test_ctrl_c_ends_all_processes_and_the_same_command_continues(torch_run: Path, tmp_path: Path) -> None:
-    out, plan_file = tmp_path / "run", tmp_path / "plan.json"
-    plan_file.write_text(plan_of("Torch").plan.to_json())
-    command = [sys.executable, "-m", "roep_gym", "evaluate", str(plan_file), "--out", str(out)]
-    command += ["--workers", "2", "--inference", "shared", "--max-wait", "0.02"]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-    )
-    deadline = time.monotonic() + 90
-    while _recorded(RunDirectory(out).journal) < 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
+    out = tmp_path / "run"
+    options = ["--workers", "2", "--inference", "shared", "--max-wait", "0.02"]
+    command = command_of(plan_of("Torch"), tmp_path, *options)
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = start(command, out, 2, start_new_session=True, **pipes)
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output

@@ -21,6 +21,9 @@ from roep_gym.evaluate.run.work import WorkItem, WorkResult
 
 __all__ = ["LocalExecutor"]
 
+_START_SECONDS = 600.0
+"""How long a worker may take to be ready; importing from a cold or shared file system is slow, but no hang."""
+
 
 class LocalExecutor:
     """Runs each episode in one of `workers` spawned processes.
@@ -28,7 +31,7 @@ class LocalExecutor:
     Args:
         plan: The plan whose episodes will be submitted.
         workers: Number of processes, at least 1.
-        stall_timeout: Seconds without a control step after which a worker counts as hung and is killed.
+        stall_timeout: Seconds without a control step after which a started worker counts as hung and is killed.
         inference: How one inference process asks the policies for all workers; None: each worker has its own policies.
     """
 
@@ -102,18 +105,12 @@ class LocalExecutor:
             except (EOFError, OSError):
                 results.append(self._lost(index, worker))
         for index, worker in enumerate(self._workers):
-            if (
-                worker is not None
-                and worker.item is not None
-                and worker.stalled_seconds > self._stall_timeout
-            ):
-                worker.process.kill()
-                cause = (
-                    f"Expected a control step within {self._stall_timeout:g} s, got none; the worker was killed. "
-                    "The policy or the simulator hangs, or --stall-timeout is too short."
-                )
-                results.append(WorkResult(worker.item, None, cause))
-                self._forget(index, worker)
+            if worker is not None and worker.item is not None:
+                cause = worker.hangs(self._stall_timeout)
+                if cause is not None:
+                    worker.process.kill()
+                    results.append(WorkResult(worker.item, None, cause))
+                    self._forget(index, worker)
         return results
 
     def close(self) -> None:
@@ -152,7 +149,8 @@ class _Process:
     def __init__(self, plan: ResolvedPlan, probe: Mapping[str, str], inference: str | None) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, remote = context.Pipe()
-        self._beat = context.Value("d", time.monotonic(), lock=False)
+        self._started = time.monotonic()
+        self._beat = context.Value("d", 0.0, lock=False)  # 0 until the worker is ready
         self.process: BaseProcess = context.Process(
             target=_serve, args=(remote, plan, probe, self._beat, inference), daemon=True
         )
@@ -163,13 +161,22 @@ class _Process:
         self.inference: BaseProcess | None = None
         """The inference process when the item began."""
 
-    @property
-    def stalled_seconds(self) -> float:
-        return time.monotonic() - float(self._beat.value)
+    def hangs(self, stall_timeout: float) -> str | None:
+        """Return why the worker counts as hung, None when it does not."""
+        beat, now = float(self._beat.value), time.monotonic()
+        if beat and now - beat > stall_timeout:
+            return (
+                f"Expected a control step within {stall_timeout:g} s, got none; the worker was killed. "
+                "The policy or the simulator hangs, or --stall-timeout is too short."
+            )
+        if not beat and now - self._started > _START_SECONDS:
+            return f"Expected the worker process to start within {_START_SECONDS:g} s, it did not and was killed."
+        return None
 
     def start(self, item: WorkItem, inference: BaseProcess | None) -> None:
         self.item, self.inference = item, inference
-        self._beat.value = time.monotonic()
+        if self._beat.value:
+            self._beat.value = time.monotonic()
         try:
             self.connection.send(item)
         except OSError:
@@ -192,6 +199,7 @@ def _serve(
         worker = EpisodeWorker(
             plan, heartbeat, lambda model: SharedPolicy(inference, model.name, heartbeat), probe=probe
         )
+    heartbeat()
     while True:
         try:
             item = connection.recv()

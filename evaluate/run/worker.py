@@ -49,7 +49,7 @@ class EpisodeWorker:
 
     Args:
         plan: The plan.
-        heartbeat: Called at every step, so that an observer can tell a hang from work.
+        heartbeat: Called at every stage and step, so that an observer can tell a hang from work.
         find_policy: Gives the policy of a model.
         probe: What `numeric_probe` gave on this machine; None computes it with the first episode.
     """
@@ -95,7 +95,9 @@ class EpisodeWorker:
         row = self._plan.rows[item.planned.row]
         condition = CONDITIONS[item.planned.condition]
         policy = self._policy(row)
+        self._heartbeat()
         env = self._environment(row, policy)
+        self._heartbeat()
         stack = wrap(
             env,
             profile=self._plan.profiles[condition.profile],
