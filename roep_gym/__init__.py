@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         PolicyOutputError,
         RecordConflictError,
         RoepError,
+        ShieldError,
         SimulationUnstableError,
         UnknownNameError,
     )
@@ -51,6 +52,7 @@ else:
                 "PolicyOutputError",
                 "RecordConflictError",
                 "RoepError",
+                "ShieldError",
                 "SimulationUnstableError",
                 "UnknownNameError",
             ],
@@ -73,6 +75,7 @@ __all__ = [
     "RecordConflictError",
     "RoepError",
     "RuntimeContract",
+    "ShieldError",
     "SimulationUnstableError",
     "UnknownNameError",
     "__version__",

@@ -12,7 +12,7 @@ import pytest
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.wrappers.operators.base import ObservationOperator, Operator, Perturbed, frame_layout
 from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
-from roep_gym.wrappers.operators.registry import OPERATORS, find_operator, rebuild
+from roep_gym.wrappers.operators.registry import OPERATORS, find_operator, rebuild, register_operator
 from roep_gym.wrappers.profiles import Profile
 
 SHAPES = OperatorContractTests.shapes["image"]
@@ -180,7 +180,9 @@ def test_the_registry_finds_names_and_places() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'rgb_occlusion'"):
         find_operator("rgb_oclusion")
     with pytest.raises(InvalidInputError, match="'rgb_occlusion' is registered already"):
-        OPERATORS.register("rgb_occlusion", Fog)
+        register_operator("rgb_occlusion", Fog)
+    register_operator("fog of the tests", Fog)
+    assert isinstance(find_operator("fog of the tests"), Fog)
     for place in ("image", "Perturbed"):
         with pytest.raises(InvalidInputError, match="Expected a subclass of Operator at"):
             find_operator(f"{__name__}:{place}")

@@ -14,7 +14,7 @@ from roep_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from roep_gym.wrappers.operators.base import ObservationOperator, Operator
     from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
-    from roep_gym.wrappers.operators.registry import OPERATORS, rebuild
+    from roep_gym.wrappers.operators.registry import OPERATORS, rebuild, register_operator
     from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
     from roep_gym.wrappers.perturb_observation import PerturbObservation
     from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile, perturbation_key
@@ -29,7 +29,7 @@ else:
         {
             "operators.base": ["ObservationOperator", "Operator"],
             "operators.contract_suite": ["OperatorContractTests"],
-            "operators.registry": ["OPERATORS", "rebuild"],
+            "operators.registry": ["OPERATORS", "rebuild", "register_operator"],
             "penalize_intervention": ["PenalizeIntervention"],
             "perturb_observation": ["PerturbObservation"],
             "profiles": ["PROFILES", "OperatorSetting", "Profile", "perturbation_key"],
@@ -58,4 +58,5 @@ __all__ = [
     "TrainingEpisode",
     "perturbation_key",
     "rebuild",
+    "register_operator",
 ]

@@ -1,7 +1,7 @@
 """The perturbation operators by name.
 
-`OPERATORS` is the registry, `find_operator` makes an operator of a name, and `rebuild` makes a perturbed array again
-from the clean one and the metadata of the application.
+`OPERATORS` is the registry, `register_operator` adds to it, `find_operator` makes an operator of a name, and `rebuild`
+makes a perturbed array again from the clean one and the metadata of the application.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from roep_gym.seeding import Key
 from roep_gym.typing import Array
 from roep_gym.wrappers.operators.base import Metadata, ObservationOperator, Operator
 
-__all__ = ["OPERATORS", "find_operator", "rebuild"]
+__all__ = ["OPERATORS", "find_operator", "rebuild", "register_operator"]
 
 OPERATORS = Registry(
     "perturbation operator",
@@ -25,6 +25,15 @@ OPERATORS = Registry(
     },
 )
 """A part is a subclass of `Operator`."""
+
+
+def register_operator(name: str, operator: type[Operator]) -> None:
+    """Name an operator of your own for profiles in this process; worker processes do not see it.
+
+    Raises:
+        InvalidInputError: The name is empty, has a colon, or is taken by another operator.
+    """
+    OPERATORS.register(name, operator)
 
 
 @cache  # asked for at every array of every step
