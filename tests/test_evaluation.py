@@ -18,7 +18,7 @@ import evaluation_policies
 import numpy as np
 import pytest
 import xarray as xr
-from evaluation_runs import command_of, equal, make_plan, recorded, start
+from evaluation_runs import SHIELD, command_of, equal, make_plan, recorded, start
 
 from roep_gym.episode import scene_seed
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError

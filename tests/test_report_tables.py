@@ -7,6 +7,7 @@ import io
 import itertools
 import json
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from judging_data import drop, evaluation, failures
 from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, SWEEP, run_of, tabletop_run
 from rich.console import Console
 
+from roep_gym import escape
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.gate import judge
@@ -53,6 +55,64 @@ def csv_lines(table):
 
 
 # The model and its forms
+
+ESCAPED = {
+    "table": lambda text: "".join(escape.visible(text).split()),
+    "markdown": escape.markdown,
+    "latex": escape.latex,
+    "html": lambda text: text,
+}
+"""How a text appears in a form; the terminal's columns are aligned by spaces, and HTML is read back by a parser."""
+READ = {
+    "csv": lambda written: list(csv.reader(io.StringIO(written))),
+    "table": lambda written: terminal_rows(written),
+    "markdown": lambda written: [
+        line[2:-2].split(" | ")
+        for line in written.splitlines()
+        if line.startswith("| ") and ":--" not in line
+    ],
+    "latex": lambda written: [
+        line.removesuffix(r" \\").split(" & ")
+        for line in written.splitlines()
+        if line.endswith(r"\\") and not line.startswith(r"\multicolumn")
+    ],
+    "html": lambda written: [
+        ["".join(cell.itertext()) for cell in row] for row in ElementTree.fromstring(written).iter("tr")
+    ],
+}
+"""The headings and rows of a table as each form shows them."""
+
+
+def terminal_rows(written):
+    """Return the rows between the title and the notes, each as one text without spaces."""
+    rows = itertools.takewhile(str.strip, written.splitlines()[2:])
+    return [["".join(line.split())] for line in rows if "──" not in line]
+
+
+def for_people(table, escaped):
+    """Return headings and rows as people read them, a missing value with the number of its reason."""
+    table, marks = table.for_reader("people"), {}
+
+    def shown(cell):
+        if cell.value is not None or not cell.reason:
+            return escaped(cell.text)
+        return escaped(f"{cell.text} [{marks.setdefault(cell.reason, len(marks) + 1)}]")
+
+    return [escaped(c.heading) for c in table.columns], [[shown(cell) for cell in row] for row in table.rows]
+
+
+def exact(table):
+    """Return the header and the rows of a CSV file."""
+    table = table.for_reader("programs")
+    header = [name for c in table.columns for name in (c.name, *(f"{c.name}_{part}" for part in c.parts))]
+    rows = []
+    for row in table.rows:
+        values = []
+        for column, cell in zip(table.columns, row, strict=True):
+            values.append(f"N/A: {cell.reason}" if cell.value is None else cell.value)
+            values += [cell.parts.get(part, "N/A") for part in column.parts]
+        rows.append([f"{v:.10g}" if isinstance(v, float) else escape.csv(str(v)) for v in values])
+    return header, rows
 
 
 def small():
@@ -146,10 +206,18 @@ def test_a_pipe_gets_the_full_width():
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", TABLES)
-def test_every_table_has_every_form_and_words_no_status_as_a_recommendation(replay, native, name, form):
+def test_every_form_shows_every_cell_and_words_no_status_as_a_recommendation(replay, native, name, form):
     for run in (replay, native):
-        written = FORMS[form].write(TABLES[name](run))
-        assert len(written) > 100
+        table = TABLES[name](run)
+        written = FORMS[form].write(table)
+        shown, *cells = READ[form](written)
+        if form == "csv":
+            assert (shown, cells) == exact(table)
+        else:
+            headings, rows = for_people(table, ESCAPED[form])
+            if form == "table":
+                headings, rows = ["".join(headings)], [["".join(row)] for row in rows]
+            assert (shown, cells) == (headings, rows)
         assert not [word for word in FORBIDDEN_WORDS if word in written.lower()]
 
 

@@ -247,18 +247,15 @@ def _python(code: str, home: Path, **environment: str) -> subprocess.CompletedPr
 
 def test_catalog_imports_nothing_heavy_and_leaves_no_trace(tmp_path):
     code = """
-import json, sys, time
-start = time.perf_counter()
+import json, sys
 from roep_gym.envs.task_catalog import suites, tasks
 count = sum(len(tasks(suite)) for suite in suites())
-seconds = time.perf_counter() - start
 heavy = {"torch", "robosuite", "libero", "mujoco", "stable_baselines3", "matplotlib"} & set(sys.modules)
-print(json.dumps([count, seconds, sorted(heavy)]))
+print(json.dumps([count, sorted(heavy)]))
 """
     done = _python(code, tmp_path)
-    count, seconds, heavy = json.loads(done.stdout)
+    count, heavy = json.loads(done.stdout)
     assert count == sum(len(tasks(suite)) for suite in suites())
-    assert seconds < 1.5
     assert heavy == []
     assert list(tmp_path.iterdir()) == []
 
