@@ -99,7 +99,8 @@ class EpisodeTracker:
     """Tells which episode a reset begins.
 
     With `options["episode"]` the answer is that identity. Without it (training, autoreset, `check_env`) it is
-    derived from the last seed and the number of episodes since, so that a seeded sequence of resets repeats.
+    derived from the last seed and the number of episodes since, so that a seeded sequence of resets repeats. Without a
+    seed it differs between environments, as Gymnasium's own generators do.
 
     Args:
         run_id: Name of the training run; a seed is appended to it, so that runs with other seeds have other episodes.
@@ -111,14 +112,23 @@ class EpisodeTracker:
         self._seed: int | None = None
         self._episodes = 0
 
-    def begin(self, seed: int | None, options: Mapping[str, Any] | None) -> EpisodeIdentity:
-        """Return the identity of the episode that a `reset(seed=seed, options=options)` begins."""
+    def begin(
+        self, seed: int | None, options: Mapping[str, Any] | None, entropy: int | None = None
+    ) -> EpisodeIdentity:
+        """Return the identity of the episode that a `reset(seed=seed, options=options)` begins.
+
+        Args:
+            seed: Seed of the reset.
+            options: Options of the reset.
+            entropy: What tells an environment without run id and seed from all others: Gymnasium's `np_random_seed`,
+                the same in every wrapper of the environment.
+        """
         if seed is not None:
             self._seed, self._episodes = int(seed), 0
         identity = EpisodeIdentity.from_options(options)
         if identity is None:
             seed_name = "" if self._seed is None else f"seed-{self._seed}"
-            run_id = "/".join(filter(None, (self._run_id, seed_name))) or "unseeded"
+            run_id = "/".join(filter(None, (self._run_id, seed_name))) or f"unseeded-{entropy}"
             identity = EpisodeIdentity(run_id, self._seed_group, self._episodes)
         self._episodes += 1
         return identity

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import gymnasium as gym
@@ -382,3 +383,14 @@ def test_a_sampled_scene_follows_from_its_seed_alone_and_is_none_of_the_stored_o
         assert len({first, scene("sampled", 8)} | stored) == 5
     finally:
         env.close()
+
+
+def test_another_thread_is_told_before_the_driver_crashes() -> None:
+    env = LiberoEnv("goal_stove", cameras=["agentview"], image_size=32)
+    env.reset(seed=0)
+    with (
+        ThreadPoolExecutor(1) as pool,
+        pytest.raises(InfrastructureError, match="one environment per thread"),
+    ):
+        pool.submit(env.step, np.zeros(7)).result()
+    env.close()

@@ -208,3 +208,18 @@ def test_only_operators_on_observations_are_rebuilt() -> None:
         InvalidInputError, match=r"Expected an operator on observations, but .* acts on scenes"
     ):
         rebuild(image((8, 8, 3)), {"operator": f"{__name__}:Brighten"}, ())
+
+
+class Sound(Fog):
+    """Acts on what no wrapper gives it."""
+
+    modality = "sound"  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "acts_on"), [("Brighten", "watt", "scene"), ("Sound", Fog.severity, "sound")]
+)
+def test_an_operator_that_nothing_applies_is_refused(name: str, parameter: str, acts_on: str) -> None:
+    entry = {"operator": f"{__name__}:{name}", parameter: 0.5}
+    with pytest.raises(InvalidInputError, match=f"{name}' on '{acts_on}', which nothing applies"):
+        Profile.from_spec({"name": "odd", "operators": [entry]})

@@ -154,7 +154,8 @@ def test_a_reused_buffer_is_neither_modified_nor_handed_on() -> None:
 
 @pytest.mark.parametrize("shape", [(40, 32, 3), (40, 32, 1), (40, 32, 4), (3, 40, 32)])
 def test_an_image_alone_is_perturbed_channels_last_or_first(shape: tuple[int, ...]) -> None:
-    observation, info = PerturbObservation(image_env(shape), "medium").reset(seed=0)
+    keys = ["observation"] if 4 in shape else None  # four channels may be four frames
+    observation, info = PerturbObservation(image_env(shape), "medium", image_keys=keys).reset(seed=0)
     [done] = info["perturbation"]["metadata"]["observation"]
     channels = min(shape)
     assert (observation == 0).sum() == done["side"] ** 2 * channels == 100 * channels
@@ -249,6 +250,71 @@ def test_depth_under_another_name_can_be_named() -> None:
     observation, _ = env.reset(seed=0)
     assert 0 < (observation == 0).sum() < 200
     assert observation in env.observation_space
+
+
+def box(*shape: int, dtype: Any = np.uint8) -> spaces.Box:
+    return spaces.Box(0, 255, shape, dtype)
+
+
+@pytest.mark.parametrize(
+    ("beside", "named"),
+    [
+        ({"front": box(40, 40, 3, dtype=np.float32)}, "'front' (float32 (40, 40, 3))"),
+        ({"grey": box(40, 40)}, "'grey' (uint8 (40, 40))"),
+        ({"wrist": spaces.Dict({"rgb": box(40, 40, 3)})}, "'wrist.rgb' (uint8 (40, 40, 3))"),
+        ({"views": spaces.Tuple([box(40, 40, 3)])}, "'views.0' (uint8 (40, 40, 3))"),
+        ({"last": box(4, 40, 40, 3)}, "'last' (uint8 (4, 40, 40, 3))"),
+        ({"last": box(4, 40, 40)}, "'last' (stacked frames or channels) (4, 40, 40)"),
+        ({"depth": box(40, 40, 1, dtype=np.float32)}, "'depth' (float32 (40, 40, 1))"),
+    ],
+)
+def test_a_part_of_the_frames_is_perturbed_only_where_keys_say_so(beside: dict[str, Any], named: str) -> None:
+    space = spaces.Dict({"rgb": box(40, 40, 3), "state": box(5, dtype=np.float32), **beside})
+    env = ScriptedEnv(space.sample(), space)
+    with pytest.raises(
+        InvalidInputError, match=re.escape(f"before a part of them is perturbed, got {named}; ")
+    ):
+        PerturbObservation(env, "medium")
+    assert PerturbObservation(env, "medium", image_keys=["rgb"], depth_keys=[]).frame_keys.images == ("rgb",)
+    assert PerturbObservation(env, "clean").profile.is_identity
+
+
+def test_frames_that_are_stacked_are_not_taken_for_channels() -> None:
+    grey = box(40, 40)
+    stacked = gym.wrappers.FrameStackObservation(ScriptedEnv(grey.sample(), grey), 3)
+    assert stacked.observation_space.shape == (3, 40, 40)
+    with pytest.raises(InvalidInputError, match="stacked frames or channels"):
+        PerturbObservation(stacked, "medium")
+
+
+def test_environments_without_a_seed_have_streams_of_their_own_and_with_one_the_same() -> None:
+    def sides(seed: int | None) -> list[Any]:
+        observation, info = tabletop().reset(seed=seed, options={"init_state": 3})
+        return [done["side"] for done in info["perturbation"]["metadata"]["agentview_image"]] + [observation]
+
+    assert not same(sides(None)[1], sides(None)[1])
+    assert same(sides(5)[1], sides(5)[1])
+
+
+def test_unseeded_environments_of_a_vector_differ_in_scene_and_perturbation() -> None:
+    def make() -> gym.Env[Any, Any]:
+        return PerturbObservation(gym.make("roep_gym/Tabletop-v0", image_size=40), "strong")
+
+    def squares(seed: int | None) -> Any:
+        env = gym.vector.SyncVectorEnv([make, make, make])
+        observations = env.reset(seed=seed, options={"init_state": 3})[0]["agentview_image"]
+        return [(image.max(axis=-1) == 0).tobytes() for image in observations]
+
+    assert len(set(squares(None))) == 3
+    assert len(set(squares(4))) == 3
+    assert squares(4) == squares(4)
+
+
+def test_perturbation_and_environment_name_an_unseeded_episode_alike() -> None:
+    env = tabletop()
+    _, info = env.reset()
+    (named,) = [value for value in info.values() if isinstance(value, dict) and "run_id" in value]
+    assert env._stream == (named["run_id"], named["seed_group"], named["episode"])
 
 
 def test_an_identity_of_another_profile_is_refused() -> None:

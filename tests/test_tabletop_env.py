@@ -14,7 +14,7 @@ import roep_gym  # noqa: F401
 from roep_gym.envs.tabletop_env import INIT_STATES, TASKS, TabletopEnv
 from roep_gym.envs.tabletop_policies import blind_policy, reckless_policy, scripted_policy, sighted_policy
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.error import InvalidInputError, PolicyOutputError, UnknownNameError
+from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError, UnknownNameError
 
 
 def options(init_state: int = 4, scene_seed: int = 9) -> dict[str, Any]:
@@ -249,3 +249,15 @@ def test_it_renders_when_made_to() -> None:
     assert isinstance(frame, np.ndarray)
     assert frame.shape == (32, 32, 3)
     assert TabletopEnv().render() is None
+
+
+def test_step_after_a_refused_reset_says_that_no_episode_is_running() -> None:
+    env = gym.make("roep_gym/Tabletop-v0")
+    for _ in range(2):
+        with pytest.raises(UnknownNameError, match="reset option"):
+            env.reset(options={"initial": 1})
+        with pytest.raises(
+            InfrastructureError, match=r"Expected reset\(\) before step\(\), but no episode is running"
+        ):
+            env.step(np.zeros(7))
+        env.reset(seed=0)

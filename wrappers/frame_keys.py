@@ -1,21 +1,23 @@
 """Which arrays of an observation are images and which are depth.
 
 `FrameKeys` holds their keys, `find_frame_keys` works them out from an observation space, and `split_observation` gives
-any observation the form of a mapping; the array of a Box observation has the key `BOX_KEY`.
+any observation the form of a mapping; the array of a Box observation has the key `BOX_KEY`. `check_nothing_left`
+refuses frames that a perturbation would miss or mistake.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
+import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from roep_gym.error import InvalidInputError, unknown_name
-from roep_gym.wrappers.operators.base import frame_layout
+from roep_gym.wrappers.operators.base import Modality, frame_layout
 
-__all__ = ["BOX_KEY", "FrameKeys", "boxes_of", "find_frame_keys", "split_observation"]
+__all__ = ["BOX_KEY", "FrameKeys", "boxes_of", "check_nothing_left", "find_frame_keys", "split_observation"]
 
 BOX_KEY = "observation"
 """Key of the only array of an environment whose observation is no mapping."""
@@ -80,6 +82,62 @@ def find_frame_keys(
     if depth_keys is None:
         depth_keys = [key for key, box in boxes.items() if key.endswith("_depth") and _is_depth(box)]
     return FrameKeys(tuple(image_keys), tuple(depth_keys))
+
+
+def check_nothing_left(env: gym.Env[Any, Any], keys: FrameKeys, kinds: Set[Modality]) -> None:
+    """Refuse arrays that may be frames but are not among the keys, and images that may be stacked frames.
+
+    Args:
+        env: The environment.
+        keys: What was found.
+        kinds: Kinds of arrays that are perturbed, and whose keys nobody gave.
+
+    Raises:
+        InvalidInputError: An array of these kinds is left out (float or grey images, stacks of images, whatever is
+            nested), or an image has four channels, or comes from a frame stack of images without channels.
+    """
+    stacked = _stacks(env)
+    boxes = boxes_of(env.observation_space)
+    doubtful = [
+        f"{key!r} (stacked frames or channels) {boxes[key].shape}"
+        for key in keys.images
+        if "image" in kinds and (stacked or 4 in (boxes[key].shape or ())[::2])
+    ]
+    for path, box in _leaves(boxes):
+        if path[0] not in (*keys.images, *keys.depths) and _frame_kinds(box) & kinds:
+            doubtful.append(f"{'.'.join(path)!r} ({box.dtype} {box.shape})")
+    if doubtful:
+        raise InvalidInputError(
+            "Expected to know every image and depth array of the observation before a part of them is perturbed, got "
+            f"{', '.join(doubtful)}; name what is to be perturbed with image_keys and depth_keys."
+        )
+
+
+def _stacks(env: gym.Env[Any, Any]) -> bool:
+    while isinstance(env, gym.Wrapper):
+        if isinstance(env, gym.wrappers.FrameStackObservation):
+            return True
+        env = env.env
+    return False
+
+
+def _leaves(boxes: Mapping[str, spaces.Space[Any]]) -> Iterator[tuple[tuple[str, ...], spaces.Box]]:
+    for name, space in boxes.items():
+        if isinstance(space, spaces.Box):
+            yield (name,), space
+        elif isinstance(space, spaces.Dict | spaces.Tuple):
+            parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+            for path, box in _leaves({str(key): part for key, part in parts}):
+                yield (name, *path), box
+
+
+def _frame_kinds(box: spaces.Box) -> Set[Modality]:
+    """Return what an array may be: of bytes with two axes or more an image, of others with three or more also depth."""
+    if box.dtype == np.uint8:
+        return {"image"} if len(box.shape) >= 2 else set()
+    if len(box.shape) < 3:
+        return set()
+    return {"image", "depth"} if _is_depth(box) else {"image"}
 
 
 def _is_image(space: spaces.Space[Any]) -> bool:

@@ -13,7 +13,13 @@ from roep_gym.arguments import plain
 from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import JSON, Array, Info
-from roep_gym.wrappers.frame_keys import FrameKeys, boxes_of, find_frame_keys, split_observation
+from roep_gym.wrappers.frame_keys import (
+    FrameKeys,
+    boxes_of,
+    check_nothing_left,
+    find_frame_keys,
+    split_observation,
+)
 from roep_gym.wrappers.operators.base import Metadata, Modality
 from roep_gym.wrappers.profiles import Profile
 from roep_gym.wrappers.severity import Severity
@@ -31,7 +37,8 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
     Around any environment with a Dict or Box observation. Images are uint8 of 1, 3 or 4 channels, last or first;
     depth is float metres under keys that end in `_depth`; everything else passes through. The environment's arrays are
     never modified, and what is returned is a private copy. At severity zero the values are the same bit for bit. A
-    profile that would find nothing to perturb is refused, unless both lists of keys are given and empty.
+    profile that would find nothing to perturb is refused, unless both lists of keys are given and empty. So is one that
+    would perturb only a part of what looks like frames, or frames that may be stacked, until the keys are given.
 
     The draws are a pure function of (run id, seed group, episode, step index, observation key, operator), so that they
     depend neither on earlier episodes nor on the environment's generator, which is left alone. Without an episode's
@@ -77,7 +84,8 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         Raises:
             UnknownNameError: An unknown profile, operator, parameter or observation key.
             InvalidInputError: A severity is out of its range, a key is not an image or depth array, the profile finds
-                nothing to perturb, or the stack below has a `RecordEpisode` or another `PerturbObservation`.
+                nothing to perturb, or only a part of the frames while no keys are given, or the stack below has a
+                `RecordEpisode` or another `PerturbObservation`.
         """
         profile, severity = plain(profile), plain(severity)
         resolved = Profile.from_spec(profile)
@@ -86,6 +94,10 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         check_order(env, PerturbObservation)
         if not (image_keys == [] and depth_keys == []):
             _check_effect(resolved, env.observation_space, keys)
+            open_kinds = {
+                kind for kind, given in ((_IMAGE, image_keys), (_DEPTH, depth_keys)) if given is None
+            }
+            check_nothing_left(env, keys, resolved.modalities() & open_kinds)
         gym.utils.RecordConstructorArgs.__init__(
             self,
             profile=profile,
@@ -140,7 +152,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         Raises:
             InvalidInputError: The episode's identity names another profile than this wrapper's.
         """
-        identity = self._tracker.begin(seed, options)
+        identity = self._tracker.begin(seed, options, self.unwrapped.np_random_seed)
         named = ((options or {}).get("episode") or {}).get("profile", self._profile.name)
         if named != self._profile.name:
             raise InvalidInputError(

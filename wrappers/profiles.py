@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.seeding import Key
@@ -53,12 +53,19 @@ class Profile:
     settings: tuple[OperatorSetting, ...]
 
     def __post_init__(self) -> None:
-        """Check names and ranges."""
+        """Check names and ranges, and that something applies each operator."""
         names = [setting.operator for setting in self.settings]
         if len(set(names)) != len(names):
             raise InvalidInputError(f"Expected each operator once in the profile {self.name!r}, got {names}.")
         for setting in self.settings:
-            find_operator(setting.operator).check(setting.severity)
+            operator = find_operator(setting.operator)
+            operator.check(setting.severity)
+            if not isinstance(operator, ObservationOperator) or operator.modality not in get_args(Modality):
+                acts_on = getattr(operator, "modality", operator.target)
+                raise InvalidInputError(
+                    f"Expected an operator on observations of the modality {' or '.join(get_args(Modality))}, got "
+                    f"{operator.name!r} on {acts_on!r}, which nothing applies."
+                )
 
     @classmethod
     def from_spec(cls, spec: str | Mapping[str, JSON]) -> Profile:

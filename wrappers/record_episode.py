@@ -93,7 +93,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         """Begin an episode."""
         abandoned = self._abandoned()
         self._trace = None
-        identity = self._tracker.begin(seed, options)
+        identity = self._tracker.begin(seed, options, self.unwrapped.np_random_seed)
         observation, info = self.env.reset(seed=seed, options=options)
         # The environment may have filled in what the identity left open.
         told = {"episode": info.get("episode_identity")}

@@ -180,11 +180,12 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             InvalidInputError: The initial state does not exist, or the options are malformed.
             InfrastructureError: The simulator cannot be built or the state did not arrive.
         """
+        self._running = False
         super().reset(seed=seed)
         for name in options or {}:
             if name not in _RESET_OPTIONS:
                 raise unknown_name("reset option", name, _RESET_OPTIONS)
-        episode = self._complete(self._episodes.begin(seed, options), options)
+        episode = self._complete(self._episodes.begin(seed, options, self.np_random_seed), options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
         simulation = self._built()

@@ -6,6 +6,7 @@ each other's meshes and free each other's textures.
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import mujoco
@@ -36,10 +37,21 @@ class RenderContext(MjRenderContextOffscreen):  # type: ignore[misc]
     """
 
     def __init__(self, sim: Any, device_id: int) -> None:
+        self._thread = threading.get_ident()
         super().__init__(sim, device_id)
 
     def make_current(self) -> None:
-        """Make this context the one that GL calls go to."""
+        """Make this context the one that GL calls go to.
+
+        Raises:
+            InfrastructureError: The thread is another than that of the first reset, which GL drivers answer with an
+                error or a crash.
+        """
+        if threading.get_ident() != self._thread:
+            raise InfrastructureError(
+                "Expected every reset, step and render of an environment with cameras from the thread of its first "
+                "reset, got another thread, where its render context cannot be used; make one environment per thread."
+            )
         self.gl_ctx.make_current()
 
     def move_to(self, sim: Any) -> None:
@@ -64,6 +76,7 @@ class RenderContext(MjRenderContextOffscreen):  # type: ignore[misc]
         sim.add_render_context(self)
 
     def __del__(self) -> None:
-        if hasattr(self, "con"):  # else it was never built
+        # Else it was never built, or belongs to another thread, in which alone it could be freed.
+        if hasattr(self, "con") and threading.get_ident() == self._thread:
             self.make_current()
             super().__del__()

@@ -19,7 +19,7 @@ from roep_gym.arguments import read_integer
 from roep_gym.envs.action_input import read_action
 from roep_gym.envs.plain_spec import PlainSpec
 from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, read_index
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
 from roep_gym.typing import Array, Info
 
 __all__ = ["INIT_STATES", "PROPRIO_FIELDS", "SUITE", "TASKS", "TabletopEnv"]
@@ -159,7 +159,7 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         self._object_state, self.reward = object_state, reward
         self._grid = (np.arange(image_size) + 0.5) / image_size * 2.0 - 1.0
         self._tracker = EpisodeTracker()
-        self._frames_wanted = True
+        self._frames_wanted, self._running = True, False
 
     def request_frames(self, wanted: bool) -> None:
         """Say whether the frames of the observations returned from now on will be looked at.
@@ -180,11 +180,12 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         Raises:
             InvalidInputError: An option is unknown, the initial state is out of range, or the identity is malformed.
         """
+        self._running = False
         super().reset(seed=seed)
         for name in options or {}:
             if name not in _RESET_OPTIONS:
                 raise unknown_name("reset option", name, _RESET_OPTIONS)
-        episode = self._complete(self._tracker.begin(seed, options), options)
+        episode = self._complete(self._tracker.begin(seed, options, self.np_random_seed), options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
         scene = seeding.generator("tabletop", "scene", self.task, episode.scene_seed)
@@ -199,6 +200,7 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         self._progress = self._distance_left()
         state = b"".join(part.tobytes() for part in (self._square, self._disc, self._effector))
         scene_hash = seeding.seed("tabletop", self.task, state.hex(), bits=63)
+        self._running = True
         info = self._info() | {"scene_hash": scene_hash, **episode.to_info()}
         return self._observation(), info
 
@@ -210,7 +212,10 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
 
         Raises:
             PolicyOutputError: The action is not numeric, has another shape or is not finite.
+            InfrastructureError: No episode is running, since nothing was reset or the last reset was refused.
         """
+        if not self._running:
+            raise InfrastructureError("Expected reset() before step(), but no episode is running.")
         command = read_action(action, 7)
         unsafe = {"action_bounds": bool((np.abs(command) > 1.0 + 1e-6).any())}
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
