@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
@@ -64,7 +65,8 @@ class ModelSpec:
     """A policy under evaluation.
 
     Attributes:
-        name: The model's label in every table.
+        name: The model's label in every table; several entries may share it, with a checkpoint for each suite, as long
+            as no task has two.
         policy: Registered policy ("visuomotor", "sb3", "openpi", ...) or "module:attribute"; in Python also a policy or
             a function, which only this process can run: files hold a mark in its place, and no run continues from it.
         arguments: Arguments of the policy; what JSON does not store exactly is refused, tuples included.
@@ -193,10 +195,9 @@ class EvaluationPlan:
             )
         if not self.models:
             raise InvalidInputError("Expected at least one model in the plan, got none.")
-        names = [model.name for model in self.models]
-        for name in names:
-            if not name or "/" in name or names.count(name) > 1:
-                raise InvalidInputError(f"Expected unique model names without slashes, got {names}.")
+        for model in self.models:
+            if not model.name or "/" in model.name:
+                raise InvalidInputError(f"Expected model names without slashes, got {model.name!r}.")
 
     def clone_counts(self) -> dict[str, int]:
         """Return the number of clones of each condition that can have some.
@@ -292,6 +293,10 @@ class ResolvedPlan:
         profiles = json.dumps(self.profiles, sort_keys=True)
         return seeding.digest(content, json.dumps(resolved), profiles).hex()
 
+    def model_index(self, model: ModelSpec) -> int:
+        """Return the position of a row's model in the plan; it tells apart entries that share a name."""
+        return next(index for index, other in enumerate(self.plan.models) if other is model)
+
     def run_id(self, row: Row, condition: Condition | str) -> str:
         """Return the run id of a condition of a row; a clone has its own."""
         name = condition if isinstance(condition, str) else condition.name
@@ -374,6 +379,13 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
         _check_task(suite, task, plan, conditions)
         budget = plan.suite_step_budgets.get(suite.name, plan.step_budget or STEP_BUDGET)
         rows.append(Row(len(rows), model, suite.name, task.name, task.instruction, budget, source))
+    counted = Counter(row.label for row in rows)
+    for row in rows:
+        if counted[row.label] > 1:
+            raise InvalidInputError(
+                f"Expected one entry of the model {row.model.name!r} for the task {row.suite}/{row.task}, got "
+                f"{counted[row.label]}; give each entry tasks of its own, or another name."
+            )
     for name in plan.suite_step_budgets:
         if name not in {row.suite for row in rows}:
             raise unknown_name("suite with a step budget of its own", name, {row.suite for row in rows})

@@ -249,7 +249,7 @@ class TestSharedPolicy(PolicyContractTests):
         self.process = process
 
     def make_policy(self) -> Policy:
-        return SharedPolicy(self.process.address, "model")
+        return SharedPolicy(self.process.address, 0)
 
     def test_answers_are_those_of_the_policy_itself(self) -> None:
         self._assert_equal(self._run(Torch(), [0, 1, 2]), self._run_new([0, 1, 2], batched=True))
@@ -281,7 +281,7 @@ class TestSharedPolicy(PolicyContractTests):
 def test_a_worker_without_an_open_episode_goes_on_with_the_next_process() -> None:
     process = InferenceProcess(plan_of("Torch"), InferenceSettings(), 60.0)
     try:
-        idle, busy = SharedPolicy(process.address, "model"), SharedPolicy(process.address, "model")
+        idle, busy = SharedPolicy(process.address, 0), SharedPolicy(process.address, 0)
         episode = PolicyEpisode("a", "tabletop", "carry", "", 1)
         busy.begin(episode)
         process.process.kill()

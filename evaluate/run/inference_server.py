@@ -176,25 +176,24 @@ class _Models:
     """The models of a plan, each built when it is asked for first."""
 
     def __init__(self, plan: ResolvedPlan, limits: BatchLimits, busy_since: Any) -> None:
-        self._specs = {model.name: model for model in plan.plan.models}
-        self._places = {name: place for place, name in enumerate(self._specs)}
-        self._locks = {name: threading.Lock() for name in self._specs}
-        self._batchers: dict[str, PolicyBatcher] = {}
+        self._specs = plan.plan.models
+        self._locks = [threading.Lock() for _ in self._specs]
+        self._batchers: dict[int, PolicyBatcher] = {}
         self._limits, self._busy_since = limits, busy_since
 
-    def connect(self, name: str) -> BatchedPolicy:
-        """Return a model for one worker."""
-        with self._locks[name]:
-            if name not in self._batchers:
-                spec, place = self._specs[name], self._places[name]
+    def connect(self, index: int) -> BatchedPolicy:
+        """Return a model, by its position in the plan, for one worker."""
+        with self._locks[index]:
+            if index not in self._batchers:
+                spec = self._specs[index]
 
                 def watch(busy: bool) -> None:
-                    self._busy_since[place] = time.monotonic() if busy else 0.0
+                    self._busy_since[index] = time.monotonic() if busy else 0.0
 
-                self._batchers[name] = PolicyBatcher(
+                self._batchers[index] = PolicyBatcher(
                     lambda: make_policy(spec.policy, **spec.arguments), self._limits, renew=True, watch=watch
                 )
-            return self._batchers[name].connect()
+            return self._batchers[index].connect()
 
 
 def _answer_worker(connection: Connection, models: _Models) -> None:

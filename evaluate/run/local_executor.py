@@ -197,7 +197,10 @@ def _serve(
         worker = EpisodeWorker(plan, heartbeat, probe=probe)
     else:
         worker = EpisodeWorker(
-            plan, heartbeat, lambda model: SharedPolicy(inference, model.name, heartbeat), probe=probe
+            plan,
+            heartbeat,
+            lambda model: SharedPolicy(inference, plan.model_index(model), heartbeat),
+            probe=probe,
         )
     heartbeat()
     while True:

@@ -1,7 +1,8 @@
 """A policy that lives in another process: the worker's end, and the messages between the two.
 
-A request is the pickled pair (method, arguments); "open" with the model's name comes first. The reply is `Answered` or
-`Raised`. Pickles are only exchanged between processes of one run, over a socket in a folder that nobody else can enter.
+A request is the pickled pair (method, arguments); "open" with the position of the model in the plan comes first. The reply
+is `Answered` or `Raised`. Pickles are only exchanged between processes of one run, over a socket in a folder that nobody
+else can enter.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class SharedPolicy:
 
     Args:
         address: Path of the inference process's socket.
-        model: The model's name in the plan.
+        model: The model's position in the plan.
         heartbeat: Called while an answer is awaited: who waits does not hang.
 
     Raises:
@@ -62,7 +63,7 @@ class SharedPolicy:
         Exception: What building the policy raises.
     """
 
-    def __init__(self, address: str, model: str, heartbeat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, address: str, model: int, heartbeat: Callable[[], None] = lambda: None) -> None:
         self._address, self._model, self._heartbeat = address, model, heartbeat
         self._episodes: set[str] = set()
         self.contract: RuntimeContract

@@ -64,7 +64,7 @@ class EpisodeWorker:
     ) -> None:
         self._plan = plan
         self._heartbeat, self._find_policy, self._probe = heartbeat, find_policy, probe
-        self._policies: dict[str, Policy] = {}
+        self._policies: dict[int, Policy] = {}
         self._built_for: tuple[str, str, dict[str, Any]] | None = None
         self._env: gym.Env[Any, Any] | None = None
 
@@ -87,9 +87,9 @@ class EpisodeWorker:
         policies, self._policies = self._policies, {}
         if env is not None:
             env.close()
-        for model in self._plan.plan.models:
-            if model.name in policies and not model.is_object:  # an object is its maker's to close
-                policies[model.name].close()
+        for index, policy in policies.items():
+            if not self._plan.plan.models[index].is_object:  # an object is its maker's to close
+                policy.close()
 
     def _run(self, item: WorkItem) -> EpisodeRecord:
         row = self._plan.rows[item.planned.row]
@@ -129,10 +129,10 @@ class EpisodeWorker:
         )
 
     def _policy(self, row: Row) -> Policy:
-        name = row.model.name
-        if name not in self._policies:
-            self._policies[name] = self._find_policy(row.model)
-        return self._policies[name]
+        index = self._plan.model_index(row.model)
+        if index not in self._policies:
+            self._policies[index] = self._find_policy(row.model)
+        return self._policies[index]
 
     def _environment(self, row: Row, policy: Policy) -> gym.Env[Any, Any]:
         arguments = environment_arguments(row, self._plan.plan.environment, policy)
