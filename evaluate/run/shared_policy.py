@@ -1,8 +1,8 @@
 """A policy that lives in another process: the worker's end, and the messages between the two.
 
-A request is the pickled pair (method, arguments); "open" with the position of the model in the plan comes first. The reply
-is `Answered` or `Raised`. Pickles are only exchanged between processes of one run, over a socket in a folder that nobody
-else can enter.
+A request is the pickled pair (method, arguments); "open" with the position of the model in the plan comes first. The
+reply is `Answered` or `Raised`. Pickles are only exchanged between processes of one run, over a socket in a folder that
+nobody else can enter.
 """
 
 from __future__ import annotations
