@@ -6,6 +6,7 @@ Importing the package loads nothing heavy and registers the environments `roep_g
     roep_gym.envs       the environments
     roep_gym.wrappers   perturbation, shield, step budget, recorder: Gymnasium wrappers
     roep_gym.policies   the built-in policies, and what a policy of your own needs
+    roep_gym.suites     tasks and how to make their environments, and what a suite of your own needs
     roep_gym.shields    learning, storing and asking a shield
     roep_gym.training   the wrappers in training, with Stable-Baselines3 or any vectorised learner
     roep_gym.evaluate   plans, runs, records, verdicts, comparisons, tables and reports

@@ -69,8 +69,13 @@ def test_everything_else_decides(name: str) -> None:
 
 
 def test_a_process_that_dies_leaves_the_parts_it_had_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    printed = '["blas", "1234"]\nlibrary: a line of somebody else\n'
-    died = subprocess.CompletedProcess([], -11, printed, "")
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: died)
+    class Died:
+        def __init__(self, command: list[str], **_: object) -> None:
+            self.first = command[3]
+
+        def communicate(self, timeout: float = 0.0) -> tuple[str, None]:
+            return f'["{self.first}", "1234"]\nlibrary: a line of somebody else\n', None
+
+    monkeypatch.setattr(subprocess, "Popen", Died)
     found = numeric_probe.__wrapped__()
-    assert found == {"blas": "1234", **dict.fromkeys(PARTS[1:], NOT_AVAILABLE)}
+    assert found == {**dict.fromkeys(PARTS, NOT_AVAILABLE), "torch": "1234", PARTS[0]: "1234"}

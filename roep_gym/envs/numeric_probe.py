@@ -12,7 +12,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -61,7 +61,7 @@ _MODEL = """
 def numeric_probe() -> Mapping[str, str]:
     """Return the hash of each part of the golden computation on this machine, with these libraries.
 
-    Computed once per process, in about five seconds, most of them for importing torch.
+    Computed once per process, in some seconds, most of them for importing torch.
 
     Returns:
         A short hexadecimal hash, or `NOT_AVAILABLE`, for each name in `PARTS`.
@@ -69,17 +69,24 @@ def numeric_probe() -> Mapping[str, str]:
     environment = {**os.environ, **dict.fromkeys(_THREADS, "1")}
     if sys.platform == "linux":
         environment.setdefault("MUJOCO_GL", "egl")
-    # -P keeps the folder of this file, whose modules are named like some of the standard library, out of the path.
+    # -P keeps the folder of this file out of the path. Importing torch takes as long as all the rest: side by side.
     command = [sys.executable, "-P", __file__]
-    try:
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+    rest = [part for part in PARTS if part != "torch"]
+    children = [
+        subprocess.Popen(
+            [*command, *parts], env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
-        printed = done.stdout
-    except subprocess.TimeoutExpired as error:
-        printed = error.stdout.decode() if isinstance(error.stdout, bytes) else ""
-    # A graphics driver may kill the child: what it had printed until then counts.
-    found = dict(json.loads(line) for line in printed.splitlines() if line.startswith("["))
+        for parts in (["torch"], rest)
+    ]
+    found: dict[str, str] = {}
+    for child in children:
+        try:
+            printed, _ = child.communicate(timeout=_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            printed, _ = child.communicate()
+        # A graphics driver may kill the child: what it had printed until then counts.
+        found |= dict(json.loads(line) for line in printed.splitlines() if line.startswith("["))
     return {part: found.get(part, NOT_AVAILABLE) for part in PARTS}
 
 
@@ -185,11 +192,12 @@ _COMPUTATIONS: Mapping[str, Callable[[], Iterator[Any]]] = {
 PARTS: tuple[str, ...] = tuple(_COMPUTATIONS)
 
 
-def _main() -> None:
+def _main(parts: Sequence[str]) -> None:
     """Print the hash of each part as soon as it is computed."""
     import numpy as np
 
-    for name, computation in _COMPUTATIONS.items():
+    for name in parts:
+        computation = _COMPUTATIONS[name]
         state = hashlib.blake2b(digest_size=8)
         try:
             for value in computation():
@@ -202,4 +210,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    _main(sys.argv[1:])
