@@ -294,6 +294,7 @@ def test_mixed_up_episodes_are_refused() -> None:
         train_shield([episode, episode])
     other = dataclasses.replace(make_episode("b", "timeout"), fields=("p", "q", "r", "s"))
     with pytest.raises(
-        InvalidInputError, match=re.escape("equal fields, action size and control mode, but 'a' and 'b' differ")
+        InvalidInputError,
+        match=re.escape("equal fields, action size and control mode, but 'a' and 'b' differ"),
     ):
         train_shield([episode, other])
