@@ -105,12 +105,13 @@ class EpisodeTracker:
     Args:
         run_id: Name of the training run; a seed is appended to it, so that runs with other seeds have other episodes.
         seed_group: Index of the environment among those that run side by side.
+        first: Number of the episode that counting begins with.
     """
 
-    def __init__(self, run_id: str = "", seed_group: int = 0) -> None:
-        self._run_id, self._seed_group = run_id, seed_group
+    def __init__(self, run_id: str = "", seed_group: int = 0, first: int = 0) -> None:
+        self._run_id, self._seed_group, self._first = run_id, seed_group, first
         self._seed: int | None = None
-        self._episodes = 0
+        self._episodes = first
 
     def begin(
         self, seed: int | None, options: Mapping[str, Any] | None, entropy: int | None = None
@@ -124,7 +125,7 @@ class EpisodeTracker:
                 the same in every wrapper of the environment.
         """
         if seed is not None:
-            self._seed, self._episodes = int(seed), 0
+            self._seed, self._episodes = int(seed), self._first
         identity = EpisodeIdentity.from_options(options)
         if identity is None:
             seed_name = "" if self._seed is None else f"seed-{self._seed}"

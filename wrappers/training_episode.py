@@ -38,28 +38,30 @@ class TrainingEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstruct
         ['ppo/seed-7', 2, 1]
     """
 
-    def __init__(self, env: gym.Env[Any, Any], run_id: str, index: int = 0) -> None:
+    def __init__(self, env: gym.Env[Any, Any], run_id: str, index: int = 0, first: int = 0) -> None:
         """Name the run and the environment.
 
         Args:
             env: The environment.
             run_id: Name of the training run.
             index: Index of the environment among those that run side by side, from 0.
+            first: Number of the first episode, above 0 where a training is continued.
 
         Raises:
-            InvalidInputError: The name is empty, or the index is not an integer >= 0.
+            InvalidInputError: The name is empty, or index or number are not integers >= 0.
         """
         if not isinstance(run_id, str) or not run_id:
             raise InvalidInputError(f"Expected run_id to be a name, got {run_id!r}.")
         index = read_index(index, "the index of an environment")
-        gym.utils.RecordConstructorArgs.__init__(self, run_id=run_id, index=index)
+        first = read_index(first, "the number of the first episode")
+        gym.utils.RecordConstructorArgs.__init__(self, run_id=run_id, index=index, first=first)
         gym.Wrapper.__init__(self, env)
         perturbation = find_wrapper(env, PerturbObservation)
         self._profile = "clean" if perturbation is None else perturbation.profile.name
-        self._tracker = EpisodeTracker(run_id, index)
+        self._tracker = EpisodeTracker(run_id, index, first)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
-        """Begin the next episode; a seed begins to count from 0 again."""
+        """Begin the next episode; a seed begins to count from the first again."""
         identity = self._tracker.begin(seed, options)
         if options is not None and options.get("episode") is not None:
             return self.env.reset(seed=seed, options=options)

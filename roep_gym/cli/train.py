@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -30,6 +33,8 @@ class TrainArguments:
     """Seed, instead of the file's."""
     timesteps: int | None = None
     """Steps of all environments together, instead of the file's."""
+    resume: bool = False
+    """Continue the unfinished training in the folder, from its last checkpoint or where it was ended; else begin."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -52,11 +57,12 @@ def run(argv: Sequence[str]) -> int:
     config = training_config(source)
     out = arguments.out or Path("runs", config.name)
     model = out / "model.zip"
-    existed = model.exists()
+    before = model.stat().st_mtime_ns if model.exists() else None
     try:
-        trained = train(config, out)
+        with _terminable():
+            trained = train(config, out, resume=arguments.resume)
     except BaseException:
-        if model.exists() and not existed:
+        if model.exists() and model.stat().st_mtime_ns != before:
             say(f"Ended early; the model until then: {model}", file=sys.stderr)
         raise
     say(f"Model: {trained.model}; logs: tensorboard --logdir {out / 'tensorboard'}")
@@ -65,3 +71,21 @@ def run(argv: Sequence[str]) -> int:
     else:
         say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
     return 0
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """End the body at SIGTERM as at Ctrl-C, so that it can save what it has; a second signal does not disturb that."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

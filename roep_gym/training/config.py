@@ -27,13 +27,15 @@ class TrainingConfig:
         seed: Seed of the learner and of the environments.
         n_envs: Number of environments.
         subprocesses: Whether each environment runs in a process of its own.
-        hyperparameters: Arguments of the algorithm.
+        hyperparameters: Arguments of the algorithm; schedules, noise and classes as the page on training has them.
         normalize: Whether vector observations are normalised (`VecNormalize`); images and rewards stay as they are.
         eval_every: Steps between two evaluations in training; 0: none.
         eval_episodes: Episodes of each of them.
         eval_environment: Fields of `EnvironmentConfig` that differ there; `{profile: null, shield: null}` also takes
             away what acts on these.
-        checkpoint_every: Steps between two checkpoints; 0: none.
+        checkpoint_every: Steps between two checkpoints, from the last of which a killed training is continued; 0: none.
+        save_replay_buffer: Whether the replay buffer is part of what the training is continued from, and costs its size
+            on disk; without it, a continued off-policy training first fills a new one with `learning_starts` steps.
         log_interval: Rollouts (on-policy) or episodes (off-policy) between two writings of the logs.
     """
 
@@ -51,6 +53,7 @@ class TrainingConfig:
     eval_episodes: int = 10
     eval_environment: Mapping[str, Any] = field(default_factory=dict)
     checkpoint_every: int = 0
+    save_replay_buffer: bool = False
     log_interval: int = 1
 
     def __post_init__(self) -> None:

@@ -110,6 +110,7 @@ def make_env(
     *,
     run_id: str = "training",
     index: int = 0,
+    first_episode: int = 0,
     monitor: bool = True,
     monitor_file: str | Path | None = None,
 ) -> gym.Env[Any, Any]:
@@ -120,6 +121,8 @@ def make_env(
         run_id: Name of the training run; with `index`, the number of the episode and the seed, if one is given to
             `reset`, it decides everything random about an episode.
         index: Index of the environment among those that run side by side.
+        first_episode: Number of its first episode; above 0, where a training is continued, `Monitor` appends to its
+            file.
         monitor: Whether `Monitor` of Stable-Baselines3 stands around it. Without it, `gym.make(env.spec)` and
             `gym.make_vec(env.spec, ...)` build the environment again.
         monitor_file: File that `Monitor` writes a row to for each episode, with `is_success` and `termination`.
@@ -138,7 +141,7 @@ def make_env(
     env = StepBudget(env, max_steps=config.step_budget)
     if config.record:
         env = RecordEpisode(env)
-    env = TrainingEpisode(env, run_id=run_id, index=index)
+    env = TrainingEpisode(env, run_id=run_id, index=index, first=first_episode)
     if config.intervention_penalty or config.distance_penalty or config.proposed_action:
         env = PenalizeIntervention(
             env, config.intervention_penalty, config.distance_penalty, config.proposed_action
@@ -149,7 +152,8 @@ def make_env(
         return env
     from stable_baselines3.common.monitor import Monitor
 
-    return Monitor(env, None if monitor_file is None else str(monitor_file), info_keywords=MONITORED)
+    file = None if monitor_file is None else str(monitor_file)
+    return Monitor(env, file, info_keywords=MONITORED, override_existing=first_episode == 0)
 
 
 def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:

@@ -8,6 +8,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from roep_gym.error import InvalidInputError
 from roep_gym.shields.labels import BootstrapEpisode
+from roep_gym.training.intervention_callback import steps_of
 
 __all__ = ["EpisodeCollector"]
 
@@ -38,7 +39,7 @@ class EpisodeCollector(BaseCallback):
         return list(self._episodes)
 
     def _on_step(self) -> bool:
-        for info, done in zip(self.locals["infos"], self.locals["dones"], strict=True):
+        for _, info, done in steps_of(self):
             if not done:
                 continue
             if "episode_record" not in info:

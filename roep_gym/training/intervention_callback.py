@@ -1,16 +1,32 @@
-"""`InterventionCallback`: what `TrainingStatistics` accumulates, in the logs of Stable-Baselines3."""
+"""`InterventionCallback`: what `TrainingStatistics` accumulates, in the logs of Stable-Baselines3.
+
+`steps_of` gives the steps that a callback is called for, whatever the algorithm.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter
 
 from roep_gym.training.training_statistics import TrainingStatistics
+from roep_gym.typing import Info
 
-__all__ = ["InterventionCallback"]
+__all__ = ["InterventionCallback", "steps_of"]
+
+
+def steps_of(callback: BaseCallback) -> Iterator[tuple[int, Info, bool]]:
+    """Yield index, `info` and whether the episode ended, of each environment in the step that a callback is called for.
+
+    ARS does not show its steps to callbacks; those of environments in this process are read from their buffers.
+    """
+    shown, env = callback.locals, callback.training_env
+    names = ("infos", "dones")
+    infos, dones = (shown[name] if name in shown else getattr(env, f"buf_{name}") for name in names)
+    for index, (info, done) in enumerate(zip(infos, dones, strict=True)):
+        yield index, info, bool(done)
 
 
 class InterventionCallback(BaseCallback):
@@ -30,6 +46,16 @@ class InterventionCallback(BaseCallback):
         self._statistics = TrainingStatistics(quantiles)
         self._source = _ScalarSource(self._statistics)
 
+    @property
+    def statistics(self) -> TrainingStatistics:
+        """What was counted."""
+        return self._statistics
+
+    def restore(self, statistics: TrainingStatistics) -> None:
+        """Count on from there; the episodes that had not ended are forgotten."""
+        statistics.abandon_episodes()
+        self._statistics, self._source = statistics, _ScalarSource(statistics)
+
     def _on_training_start(self) -> None:
         if self.num_timesteps == 0:
             self._statistics.abandon_episodes()
@@ -39,8 +65,8 @@ class InterventionCallback(BaseCallback):
         outputs[:] = [self._source, *(other for other in outputs if not isinstance(other, _ScalarSource))]
 
     def _on_step(self) -> bool:
-        for index, (info, done) in enumerate(zip(self.locals["infos"], self.locals["dones"], strict=True)):
-            self._statistics.observe(index, info, done=bool(done))
+        for index, info, done in steps_of(self):
+            self._statistics.observe(index, info, done=done)
         return True
 
     def _on_training_end(self) -> None:

@@ -3,28 +3,42 @@
 `train` writes into a folder: `model.zip`, `best_model.zip` and `evaluations.npz` of the evaluations in training,
 `checkpoints/`, `tensorboard/`, `monitor/`, `normalization.pkl`, and, where a plan can rebuild the environment,
 `evaluate.yaml`, a plan that evaluates the model. A training that ends early, at Ctrl-C or by an error, leaves the same
-of what was learned until then.
+of what was learned until then, and `resume/`, from which it is continued.
 """
 
 from __future__ import annotations
 
-import inspect
+import pickle
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList, CheckpointCallback, EvalCallback
-from stable_baselines3.common.preprocessing import is_image_space
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
+from roep_gym import seeding
 from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.evaluation_plan import write_evaluation_plan
+from roep_gym.training.hyperparameters import policy_for, read_hyperparameters
 from roep_gym.training.intervention_callback import InterventionCallback
+from roep_gym.training.resume import (
+    CONFIGURATION,
+    ResumePoint,
+    SaveResumePoint,
+    check_configuration,
+    find_resume_point,
+    rewind,
+    write_configuration,
+)
 from roep_gym.training.vector import make_sb3_vec_env
 
 __all__ = ["TrainedModel", "train"]
@@ -67,45 +81,57 @@ class _SaveNormalization(BaseCallback):
         return True
 
 
-def train(config: TrainingConfig, out: Path) -> TrainedModel:
+def train(config: TrainingConfig, out: Path, *, resume: bool = False) -> TrainedModel:
     """Train a model; an exception on the way, `KeyboardInterrupt` too, comes out after the model was saved.
 
     Args:
         config: The run.
         out: Folder of the run, without a model in it.
+        resume: Whether an unfinished training of the same configuration in the folder is continued; without one, a
+            training begins.
 
     Raises:
-        InvalidInputError: The folder has a model or cannot be written, or algorithm, hyperparameters or environment
-            do not fit.
+        InvalidInputError: The folder has a model or an unfinished training that is not to be continued, cannot be
+            written, or algorithm, hyperparameters or environment do not fit.
         PolicyOutputError: The policy diverged; it is not saved.
         RoepError: The folder was moved or deleted meanwhile, or cannot be written.
     """
-    if (out / "model.zip").exists():
-        raise InvalidInputError(f"Expected a folder without a model, got {out}; choose another with --out.")
     algorithm = algorithm_class(config.algorithm)
-    _check_numbers(algorithm, config.hyperparameters)
+    point = _beginning(config, out, resume)
+    if config.algorithm == "ARS" and (config.n_envs > 1 or config.subprocesses):
+        raise InvalidInputError(
+            "Expected one environment in this process for ARS, which miscounts the steps of several and shows those of "
+            "other processes to no callback; write n_envs: 1 and subprocesses: false."
+        )
     try:
         (out / "monitor").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InvalidInputError(f"Expected to write to {out}, got {error}; choose another folder.") from error
-    env = _environments(config, out)
+    env = _environments(config, out, point)
     try:
-        model = algorithm(
-            config.policy or _policy_for(env.observation_space),
-            env,
-            seed=config.seed,
-            tensorboard_log=str(out / "tensorboard"),
-            **config.hyperparameters,
-        )
+        model = _model(algorithm, config, env, out, point)
     except (TypeError, ValueError, AssertionError) as error:
         env.close()
+        if isinstance(error, RoepError):
+            raise
         raise InvalidInputError(
             f"Expected hyperparameters that {config.algorithm} takes, got: {error}."
         ) from error
     eval_env = _eval_environment(config, env) if config.eval_every else None
-    callback = CallbackList(_callbacks(config, out, eval_env))
+    counted = InterventionCallback()
+    saver = SaveResumePoint(
+        out,
+        max(config.checkpoint_every // config.n_envs, 1) if config.checkpoint_every else 0,
+        counted,
+        replay_buffer=config.save_replay_buffer,
+        episodes=(0,) * config.n_envs if point is None else point.episodes,
+    )
+    callbacks = [counted, *_callbacks(config, out, eval_env), saver]
+    if point is not None:
+        _continue(callbacks, counted, config, out, point)
     try:
-        return _learn(model, callback, config, out)
+        write_configuration(config, out)
+        return _learn(model, CallbackList(callbacks), saver, config, out)
     except OSError as error:
         raise RoepError(
             f"Expected to write to {out}, got {error}; make room or choose another folder."
@@ -116,29 +142,101 @@ def train(config: TrainingConfig, out: Path) -> TrainedModel:
             eval_env.close()
 
 
-def _learn(model: BaseAlgorithm, callback: BaseCallback, config: TrainingConfig, out: Path) -> TrainedModel:
+def _beginning(config: TrainingConfig, out: Path, resume: bool) -> ResumePoint | None:
+    """Return what the training continues from, with the logs taken back to it; None: it begins."""
+    point = find_resume_point(out)
+    if (out / "model.zip").exists() and point is None:
+        raise InvalidInputError(
+            f"Expected a folder without a model, got {out}, where a training is finished; choose another with --out."
+        )
+    if not (out / CONFIGURATION).exists():
+        if point is None and not (out / "tensorboard").exists():
+            return None
+        raise InvalidInputError(
+            f"Expected a folder without a training, got {out} with one that cannot be continued, since it has no "
+            f"{CONFIGURATION}; choose another with --out."
+        )
+    if not resume:
+        reached = "its beginning" if point is None else f"step {point.timesteps}"
+        raise InvalidInputError(
+            f"Expected a folder without a training, got {out} with an unfinished one; continue it from {reached} with "
+            "--resume, or choose another with --out."
+        )
+    check_configuration(config, out)
+    rewind(out, point)
+    return point
+
+
+def _model(
+    algorithm: type[BaseAlgorithm], config: TrainingConfig, env: VecEnv, out: Path, point: ResumePoint | None
+) -> BaseAlgorithm:
+    hyperparameters = read_hyperparameters(algorithm, config.hyperparameters, env.action_space)
+    logs = str(out / "tensorboard")
+    if point is None:
+        policy = config.policy or policy_for(algorithm, env.observation_space)
+        return algorithm(policy, env, seed=config.seed, tensorboard_log=logs, **hyperparameters)
+    if config.algorithm == "ARS" and any(
+        isinstance(part, Mapping) for part in config.hyperparameters.values()
+    ):
+        raise InvalidInputError(
+            "Expected a constant learning_rate and delta_std to continue ARS, got a schedule."
+        )
+    model = algorithm.load(
+        point.model, env=env, device=hyperparameters.get("device", "auto"), tensorboard_log=logs
+    )
+    if isinstance(model, OffPolicyAlgorithm):
+        if point.replay_buffer.exists():
+            model.load_replay_buffer(point.replay_buffer)
+        else:
+            model.learning_starts += model.num_timesteps
+    # The generators are seeded anew, from the step, since those of libraries and processes cannot be stored.
+    drawn = seeding.seed("resume", config.seed, point.timesteps)
+    set_random_seed(drawn, using_cuda=model.device.type == "cuda")
+    model.action_space.seed(drawn)
+    return model
+
+
+def _continue(
+    callbacks: list[BaseCallback],
+    counted: InterventionCallback,
+    config: TrainingConfig,
+    out: Path,
+    point: ResumePoint,
+) -> None:
+    """Give the callbacks what they knew at the point."""
+    counted.restore(pickle.loads(point.statistics.read_bytes()))
+    for callback in callbacks:
+        callback.n_calls = point.timesteps // config.n_envs
+        if isinstance(callback, EvalCallback) and (out / "evaluations.npz").exists():
+            with np.load(out / "evaluations.npz") as done:
+                callback.evaluations_timesteps = done["timesteps"].tolist()
+                callback.evaluations_results = done["results"].tolist()
+                callback.evaluations_length = done["ep_lengths"].tolist()
+                callback.evaluations_successes = done["successes"].tolist() if "successes" in done else []
+            callback.best_mean_reward = float(np.mean(callback.evaluations_results, axis=1).max())
+
+
+def _learn(
+    model: BaseAlgorithm, callback: BaseCallback, saver: SaveResumePoint, config: TrainingConfig, out: Path
+) -> TrainedModel:
+    before = model.num_timesteps
     try:
         model.learn(
-            config.total_timesteps, callback, log_interval=config.log_interval, tb_log_name=config.name
+            max(config.total_timesteps - before, 0),
+            callback,
+            log_interval=config.log_interval,
+            tb_log_name=config.name,
+            reset_num_timesteps=before == 0,
         )
     except BaseException:
         if model.num_timesteps:
             _save(model, config, out)
             callback.on_training_end()
+            saver.save()
         raise
-    return _save(model, config, out)
-
-
-def _check_numbers(algorithm: type[BaseAlgorithm], hyperparameters: Mapping[str, Any]) -> None:
-    """Refuse text for a number, which Stable-Baselines3 would mostly find out in the middle of the training."""
-    known = inspect.signature(algorithm).parameters
-    for name, value in hyperparameters.items():
-        is_number = name in known and type(known[name].default) in (int, float)
-        if is_number and (value is None or isinstance(value, str)):
-            raise InvalidInputError(
-                f"Expected the hyperparameter {name} to be a number, got {value!r}; YAML takes 3e-4 for text, write "
-                "3.0e-4."
-            )
+    trained = _save(model, config, out)
+    shutil.rmtree(out / "resume", ignore_errors=True)
+    return trained
 
 
 def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedModel:
@@ -163,7 +261,7 @@ def _save(model: BaseAlgorithm, config: TrainingConfig, out: Path) -> TrainedMod
     return trained
 
 
-def _environments(config: TrainingConfig, out: Path) -> VecEnv:
+def _environments(config: TrainingConfig, out: Path, point: ResumePoint | None) -> VecEnv:
     env = make_sb3_vec_env(
         config.environment,
         config.n_envs,
@@ -171,8 +269,13 @@ def _environments(config: TrainingConfig, out: Path) -> VecEnv:
         seed=config.seed,
         subprocesses=config.subprocesses,
         monitor_folder=out / "monitor",
+        first_episodes=() if point is None else point.episodes,
     )
-    return _normalized(env, training=True) if config.normalize else env
+    if not config.normalize:
+        return env
+    return (
+        _normalized(env, training=True) if point is None else VecNormalize.load(str(point.normalization), env)
+    )
 
 
 def _eval_environment(config: TrainingConfig, env: VecEnv) -> VecEnv:
@@ -190,7 +293,7 @@ def _eval_environment(config: TrainingConfig, env: VecEnv) -> VecEnv:
 
 
 def _callbacks(config: TrainingConfig, out: Path, eval_env: VecEnv | None) -> list[BaseCallback]:
-    callbacks: list[BaseCallback] = [InterventionCallback()]
+    callbacks: list[BaseCallback] = []
     if eval_env is not None:
         best = _SaveNormalization(out / "best_normalization.pkl") if config.normalize else None
         evaluation = _FixedEpisodes(
@@ -213,12 +316,6 @@ def _callbacks(config: TrainingConfig, out: Path, eval_env: VecEnv | None) -> li
             )
         )
     return callbacks
-
-
-def _policy_for(space: spaces.Space[Any]) -> str:
-    if isinstance(space, spaces.Dict):
-        return "MultiInputPolicy"
-    return "CnnPolicy" if is_image_space(space) else "MlpPolicy"
 
 
 def _normalized(env: VecEnv, *, training: bool) -> VecNormalize:

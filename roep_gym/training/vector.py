@@ -8,7 +8,7 @@ Environment i of a run has episodes of its own, the same in the main process and
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,7 @@ def make_sb3_vec_env(
     seed: int | None = None,
     subprocesses: bool = False,
     monitor_folder: str | Path | None = None,
+    first_episodes: Sequence[int] = (),
 ) -> VecEnv:
     """Return environments for Stable-Baselines3, with `Monitor` around each and channel-first images.
 
@@ -47,6 +48,7 @@ def make_sb3_vec_env(
         subprocesses: Whether each environment runs in a process of its own (the script then needs its `__main__`
             guard), or all in this one.
         monitor_folder: Folder of `Monitor`'s files, `<index>.monitor.csv`.
+        first_episodes: Number of the first episode of each environment, where a training is continued; empty: 0.
 
     Raises:
         InvalidInputError: The number is below 1, or an environment in this process cannot be made as asked for.
@@ -63,7 +65,14 @@ def make_sb3_vec_env(
     if monitor_folder is not None:
         Path(monitor_folder).mkdir(parents=True, exist_ok=True)
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
-        partial(make_env, config, run_id=run_id, index=index, monitor_file=monitor_file(index))
+        partial(
+            make_env,
+            config,
+            run_id=run_id,
+            index=index,
+            first_episode=first_episodes[index] if first_episodes else 0,
+            monitor_file=monitor_file(index),
+        )
         for index in range(_count(n_envs))
     ]
     env: VecEnv = EnvironmentProcesses(makers, _START_METHOD) if subprocesses else DummyVecEnv(makers)
