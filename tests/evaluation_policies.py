@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from dataclasses import replace
@@ -52,6 +53,8 @@ class Scripted:
     def _answer(self, given: PolicyInput) -> Any:
         seed = self._seeds[given.episode]
         hit = given.episode.endswith("/0/1") and given.step >= 3
+        if self._fault == "slow":
+            time.sleep(0.05)
         if hit and self._fault == "nan":
             return np.full((1, 7), np.nan)
         if hit and self._fault == "shape":
@@ -66,11 +69,24 @@ class Scripted:
             raise RuntimeError("no such file: \udcff")
         if hit and self._fault == "raise":
             raise RuntimeError("the network fell over")
+        if hit and self._fault == "raise much":
+            raise RuntimeError("much " * 10**7)
         if hit and self._fault == "raise once" and self._first():
             raise RuntimeError("the network fell over once")
         if hit and self._fault == "hang once" and self._first():
             time.sleep(600)
+        if hit and self._fault == "hang locked" and self._first():
+            ctypes.PyDLL(None).sleep(600)  # without releasing the interpreter
         if hit and self._fault == "die once" and self._first():
+            os.kill(os.getpid(), 9)
+        if hit and self._fault == "fork":
+            os.fork()
+        if hit and self._fault == "fork and exit" and os.fork() == 0:
+            raise SystemExit
+        if hit and self._fault == "fork and die" and self._first():
+            if os.fork() == 0:
+                time.sleep(120)
+                os._exit(0)
             os.kill(os.getpid(), 9)
         if seeding.generator("failure", seed).random() < self._failure_rate:
             noise = seeding.generator("noise", seed, given.step).uniform(-0.2, 0.2, (self._chunk, 7))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import evaluation_runs
 import pytest
-from evaluation_runs import equal
+from evaluation_runs import equal, start
 
 from roep_gym.cli import evaluate as command
 from roep_gym.error import InfrastructureError, InvalidInputError
@@ -74,6 +76,28 @@ def test_a_whole_protocol_with_shields_interrupted_and_continued_elsewhere(
     assert (summary.recorded, summary.incomplete, summary.aborts) == (48, (), ())
     evaluate(plan, tmp_path / "alone", InProcessExecutor)
     equal(tmp_path / "ray", tmp_path / "alone")
+
+
+@pytest.mark.slow
+def test_sigterm_ends_the_command_as_ctrl_c_does(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    flags = ["--policy", "evaluation_policies:Scripted", "--task", "tabletop/carry", "--quick"]
+    command = [sys.executable, "-m", "roep_gym", "evaluate", *flags, "--executor", "ray", "--workers", "2"]
+    process = start(
+        [*command, "--argument", "fault=slow", "--seed-groups", "1", "--episodes", "50", "--out", str(out)],
+        out,
+        1,
+        env={**os.environ, "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    process.terminate()
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, output
+    assert output.rstrip().endswith("roep-gym: interrupted")
+    assert "Traceback" not in output
+    assert (load_dataset(RunDirectory(out).dataset)["success"].values >= 0).any()
 
 
 @pytest.mark.slow

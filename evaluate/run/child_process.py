@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
-__all__ = ["JOIN_SECONDS", "how_it_ended", "thread_variables", "threads_of_children"]
+__all__ = ["JOIN_SECONDS", "follow_driver", "how_it_ended", "thread_variables", "threads_of_children"]
 
 JOIN_SECONDS = 5.0
 """How long to wait for a process that was killed or whose end of a connection was closed."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+
+_PR_SET_PDEATHSIG = 1
+
+
+def follow_driver() -> None:
+    """Leave Ctrl-C to the driver, and end this process as soon as the driver is gone, even while a policy hangs."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    driver = parent_process()
+    assert driver is not None
+
+    def watch() -> None:
+        wait([driver.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+    if sys.platform == "linux":  # also where a policy hangs in C code that keeps the interpreter locked
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def how_it_ended(process: BaseProcess) -> str:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
-import signal
 import socket
 import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,12 @@ import numpy as np
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import ResolvedPlan
-from roep_gym.evaluate.run.child_process import JOIN_SECONDS, how_it_ended, threads_of_children
+from roep_gym.evaluate.run.child_process import (
+    JOIN_SECONDS,
+    follow_driver,
+    how_it_ended,
+    threads_of_children,
+)
 from roep_gym.evaluate.run.shared_policy import Answered, Raised, raised
 from roep_gym.policies.batching import BatchedPolicy, BatchLimits, PolicyBatcher
 from roep_gym.policies.registry import make_policy
@@ -102,7 +106,6 @@ class InferenceProcess:
             self._kill()
         else:
             return
-        self._lifeline.close()
         self._start()
 
     def how_it_was_lost(self, process: BaseProcess) -> str:
@@ -121,24 +124,21 @@ class InferenceProcess:
     def close(self) -> None:
         """Kill the process and close the socket; may be called twice."""
         self._kill()
-        self._lifeline.close()
         self._listener.close()
         self._folder.cleanup()
 
     def _start(self) -> None:
         context = multiprocessing.get_context("spawn")
-        self._lifeline, remote = context.Pipe()
         self._ready = context.Value("b", False, lock=False)
         self._busy_since = context.Array("d", len(self._plan.plan.models), lock=False)
         self.process: BaseProcess = context.Process(
             target=_serve,
-            args=(self._listener, remote, self._plan, self._settings.limits, self._ready, self._busy_since),
+            args=(self._listener, self._plan, self._settings.limits, self._ready, self._busy_since),
             name="inference",
             daemon=True,
         )
         with threads_of_children(self._settings.threads):
             self.process.start()
-        remote.close()
 
     def _kill(self) -> None:
         self.process.kill()
@@ -152,19 +152,16 @@ class InferenceProcess:
 
 def _serve(
     listener: socket.socket,
-    lifeline: Connection,
     plan: ResolvedPlan,
     limits: BatchLimits,
     ready: Any,
     busy_since: Any,
 ) -> None:
     """Answer every worker that connects, until the driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    follow_driver()
     models = _Models(plan, limits, busy_since)
     ready.value = True
     while True:
-        if lifeline in wait([listener, lifeline]):
-            return
         end, _ = listener.accept()
         session = threading.Thread(
             target=_answer_worker, args=(Connection(end.detach()), models), daemon=True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +13,12 @@ from typing import Any
 from roep_gym.envs.numeric_probe import numeric_probe
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.plan import ResolvedPlan
-from roep_gym.evaluate.run.child_process import JOIN_SECONDS, how_it_ended, threads_of_children
+from roep_gym.evaluate.run.child_process import (
+    JOIN_SECONDS,
+    follow_driver,
+    how_it_ended,
+    threads_of_children,
+)
 from roep_gym.evaluate.run.inference_server import InferenceProcess, InferenceSettings
 from roep_gym.evaluate.run.shared_policy import PROCESS_GONE, SharedPolicy
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
@@ -105,12 +109,14 @@ class LocalExecutor:
             except (EOFError, OSError):
                 results.append(self._lost(index, worker))
         for index, worker in enumerate(self._workers):
-            if worker is not None and worker.item is not None:
-                cause = worker.hangs(self._stall_timeout)
-                if cause is not None:
-                    worker.process.kill()
-                    results.append(WorkResult(worker.item, None, cause))
-                    self._forget(index, worker)
+            if worker is None or worker.item is None or worker.connection.poll():
+                continue
+            if not worker.process.is_alive():  # a process that its policy forked keeps the pipe open
+                results.append(self._lost(index, worker))
+            elif (cause := worker.hangs(self._stall_timeout)) is not None:
+                worker.process.kill()
+                results.append(WorkResult(worker.item, None, cause))
+                self._forget(index, worker)
         return results
 
     def close(self) -> None:
@@ -187,7 +193,7 @@ def _serve(
     connection: Connection, plan: ResolvedPlan, probe: Mapping[str, str], beat: Any, inference: str | None
 ) -> None:
     """Run items until the driver is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the driver's to handle
+    follow_driver()
     from roep_gym.evaluate.run.worker import EpisodeWorker
 
     def heartbeat() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import tempfile
 import threading
@@ -163,8 +164,11 @@ def _connect(ray: Any, settings: RaySettings, workers: int) -> None:
             "include_dashboard": False,
             "object_store_memory": _OBJECT_STORE_BYTES,
         }
+    handler = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(**options, log_to_driver=False, logging_level=logging.WARNING)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)  # Ray's own ends the process before the Dataset is written
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise InfrastructureError(
             f"Expected a Ray cluster at {settings.address or 'this machine'}, got: {error}; start one with `ray start` "

@@ -18,6 +18,7 @@ from gymnasium import spaces
 from roep_gym.episode import EpisodeIdentity, policy_seed
 from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
+from roep_gym.policies.one_process import one_process
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 from roep_gym.wrappers.record_episode import RecordEpisode
@@ -120,7 +121,8 @@ def run_episode(
                         "a frame that was not drawn never reaches a policy."
                     )
                 asked = time.perf_counter()
-                chunks = policy.act([PolicyInput(episode.key, step, episode.instruction, observation)])
+                with one_process():
+                    chunks = policy.act([PolicyInput(episode.key, step, episode.instruction, observation)])
                 latency += time.perf_counter() - asked
                 decisions += 1
                 if len(chunks) != 1:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 from roep_gym.contracts import RuntimeContract
-from roep_gym.error import InfrastructureError
+from roep_gym.error import InfrastructureError, bounded
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.typing import Array
 
@@ -25,6 +25,7 @@ PROCESS_GONE = "Expected the inference process to answer, but it is gone."
 """What the worker says when the other end of the connection is closed."""
 
 _BEAT_SECONDS = 1.0
+_MAX_ERROR_BYTES = 10_000
 
 
 class Answered(NamedTuple):
@@ -44,10 +45,12 @@ def raised(error: BaseException) -> Raised:
     """Return an exception as it can travel: one that cannot be pickled becomes an `InfrastructureError`."""
     text = "".join(traceback.format_exception(error))
     try:
-        pickle.loads(pickle.dumps(error))
+        if len(frame := pickle.dumps(error)) > _MAX_ERROR_BYTES:
+            raise ValueError("it is too large to travel")
+        pickle.loads(frame)
     except Exception:  # noqa: BLE001 (an exception class with arguments of its own fails in any way)
-        error = InfrastructureError(f"{type(error).__name__}: {error}")
-    return Raised(error, text)
+        error = InfrastructureError(f"{type(error).__name__}: {bounded(str(error))}")
+    return Raised(error, bounded(text))
 
 
 class SharedPolicy:

@@ -13,7 +13,7 @@ import numpy as np
 
 from roep_gym import contracts, fingerprint
 from roep_gym.envs.numeric_probe import numeric_probe
-from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, unknown_name
+from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded, unknown_name
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
@@ -21,6 +21,7 @@ from roep_gym.evaluate.run.work import WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
 from roep_gym.policies.base import Policy
+from roep_gym.policies.one_process import one_process
 from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON
@@ -71,15 +72,15 @@ class EpisodeWorker:
     def run(self, item: WorkItem) -> WorkResult:
         """Run one episode; whatever fails on the way is the cause of an abort."""
         try:
-            return WorkResult(item, pack_record(self._run(item)))
+            with one_process():
+                return WorkResult(item, pack_record(self._run(item)))
         except Exception as error:  # noqa: BLE001 (user policies and simulators raise anything; it is reported)
             self.discard()
-            message = str(error).strip() or "no message"
+            message = bounded(str(error)).strip() or "no message"
             text = message if isinstance(error, RoepError) else f"{type(error).__name__}: {message}"
             text = text if text.endswith((".", "?", "!")) else f"{text}."
-            return WorkResult(
-                item, None, text, traceback.format_exc(), isinstance(error, SimulationUnstableError)
-            )
+            trace = bounded(traceback.format_exc())
+            return WorkResult(item, None, text, trace, isinstance(error, SimulationUnstableError))
 
     def discard(self) -> None:
         """Close the environment and all policies; the next episode builds them anew."""

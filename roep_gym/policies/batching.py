@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
+from roep_gym.policies.one_process import one_process
 from roep_gym.typing import Array
 
 __all__ = ["BatchLimits", "BatchedPolicy", "PolicyBatcher"]
@@ -182,7 +183,8 @@ class PolicyBatcher:
             results = [work.result] if isinstance(work, _Call) else [question.result for question in work]
             self._watch(True)
             try:
-                answers = [self._do(work)] if isinstance(work, _Call) else self._ask(work)
+                with one_process():
+                    answers = [self._do(work)] if isinstance(work, _Call) else self._ask(work)
             except BaseException as error:  # noqa: BLE001 (policies raise anything, also SystemExit; the clients get it)
                 self._note_failure()
                 for result in results:
