@@ -38,7 +38,8 @@ def tabletop_run(factory: pytest.TempPathFactory) -> Path:
         {"name": "exact", "policy": policy},
         {"name": "noisy", "policy": policy, "arguments": {"failure_rate": 0.6}},
     ]
-    plan = make_plan(models=models, conditions=["all"], frames="looked", shield=SHIELD)
+    # So that the shield also acts in an episode that succeeds, which Figure A2 shows.
+    plan = make_plan(models=models, conditions=["all"], frames="looked", shield=SHIELD | {"alpha": 0.2})
     evaluate(plan, folder, InProcessExecutor)
     return folder
 

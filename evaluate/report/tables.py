@@ -1,8 +1,8 @@
 """Every table of a run by name, and finding tables by name.
 
 A new table is a function from a `Run` to a `Table` in the module of its subject, and one line in `TABLES`:
-`claim_tables` (the gate), `outcome_tables` (rates, effects, harm, severity), `provenance_tables` (contract, shields).
-Tables that take further settings are in `statistics_tables`.
+`claim_tables` (the gate), `outcome_tables` (rates, effects, harm), `severity_tables`,
+`provenance_tables` (contract, shields). Tables that take further settings are in `statistics_tables`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from roep_gym.error import unknown_name
-from roep_gym.evaluate.report import claim_tables, outcome_tables, provenance_tables
+from roep_gym.evaluate.report import claim_tables, outcome_tables, provenance_tables, severity_tables
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import Table
 
@@ -27,9 +27,9 @@ TABLES: Mapping[str, Callable[[Run], Table]] = {
     "A3": claim_tables.statuses,
     "A4": outcome_tables.harm,
     "A5": provenance_tables.shield_bootstrap,
-    "A6a": outcome_tables.severity_by_model,
-    "A6b": outcome_tables.severity_by_suite,
-    "severity": outcome_tables.severity,
+    "A6a": severity_tables.severity_by_model,
+    "A6b": severity_tables.severity_by_suite,
+    "severity": severity_tables.severity,
     "contract": provenance_tables.contract_fields,
     "effects": outcome_tables.effects,
     "success": outcome_tables.success,
