@@ -84,6 +84,11 @@ class Registry:
             )
         return load_place(offered[0].value, self.kind)
 
+    def is_foreign(self, name: str) -> bool:
+        """Tell whether finding a name loads code from outside this package; nothing is loaded for it."""
+        known = name in self._parts or name in self._places
+        return not known and (":" in name or name in self._entry_points())
+
     def _entry_points(self) -> Mapping[str, list[EntryPoint]]:
         """Return what installed packages offer; a built-in name cannot be replaced."""
         found: dict[str, list[EntryPoint]] = {}

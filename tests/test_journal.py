@@ -149,12 +149,12 @@ def test_records_under_each_others_key_are_refused(journal: Journal) -> None:
 
 def test_the_times_of_recorded_episodes_are_read_of_the_own_plan_alone(tmp_path: Path) -> None:
     file = tmp_path / "journal.sqlite"
-    assert recorded_times(file, "plan") == []
+    assert recorded_times(file, "plan") == {}
     with closing(Journal(file, "plan")) as made:
         for episode in (0, 1):
             made.add(planned(episode), record(wall_time=1.5 + episode))
-        assert recorded_times(file, "plan") == [1.5, 2.5]
-        assert recorded_times(file, "another") == []
+        assert recorded_times(file, "plan") == {planned(0): 1.5, planned(1): 2.5}
+        assert recorded_times(file, "another") == {}
         made._connection.execute("UPDATE episodes SET summary = '{'")
     with pytest.raises(RoepError, match="Expected a journal at"):
         recorded_times(file, "plan")

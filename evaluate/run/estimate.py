@@ -28,7 +28,8 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
     if not left:
         return "Time: nothing is left to run."
     if times:
-        return f"Time: about {_minutes(left * fmean(times) / workers)} left, as {len(times)} recorded episodes took."
+        needed = _minutes(left * fmean(times.values()) / workers)
+        return f"Time: about {needed} left, as {len(times)} recorded episodes took."
     budget = fmean(row.step_budget for row in plan.rows)
     cameras = len(plan.plan.environment.cameras or ())
     least = _RESET + 0.25 * budget * _STEP

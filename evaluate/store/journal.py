@@ -215,20 +215,21 @@ def _signed(*entry: Any) -> tuple[Any, ...]:
     return (*entry, state.hexdigest())
 
 
-def recorded_times(path: Path, plan_digest: str) -> list[float]:
-    """Return the wall times of the episodes that a journal holds of a plan; the file is only read.
+def recorded_times(path: Path, plan_digest: str) -> dict[PlannedEpisode, float]:
+    """Return the wall time of each episode that a journal holds of a plan; the file is only read.
 
     Raises:
         RoepError: The file is no journal.
     """
     if not path.exists():
-        return []
+        return {}
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             own = connection.execute("SELECT digest FROM plan").fetchall() == [(plan_digest,)]
             # Not by SQLite's JSON, which knows no NaN.
-            summaries = connection.execute("SELECT summary FROM episodes") if own else ()
-            return [json.loads(summary)["wall_time"] for (summary,) in summaries]
+            query = "SELECT row, condition, seed_group, episode, summary FROM episodes"
+            entries = connection.execute(query) if own else ()
+            return {PlannedEpisode(*key): float(json.loads(text)["wall_time"]) for *key, text in entries}
     except (sqlite3.Error, ValueError, LookupError, TypeError) as error:
         raise RoepError(
             f"Expected a journal at {path}, got {error}; choose another output folder."

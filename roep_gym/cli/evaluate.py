@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,20 +14,29 @@ from typing import Annotated, Any
 import tyro
 
 from roep_gym.cli import gate
+from roep_gym.cli.foreign_code import announce, policy_code, suite_code
 from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.cli.terminal import make_console, print_tables, say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InfrastructureError, InvalidInputError, shown, unknown_name
 from roep_gym.escape import file_name
-from roep_gym.evaluate.plan import EvaluationPlan, ResolvedPlan, plan_from_mapping, resolve
+from roep_gym.evaluate.plan import (
+    EvaluationPlan,
+    ResolvedPlan,
+    check_bootstrap_scenes,
+    plan_from_mapping,
+    resolve,
+)
 from roep_gym.evaluate.report.cells import ROW_COLUMNS, words
 from roep_gym.evaluate.report.records import open_run
 from roep_gym.evaluate.report.table import Column, Table, count, text
 from roep_gym.evaluate.report.tables import make_tables
 from roep_gym.evaluate.run.inference_server import InferenceSettings
 from roep_gym.evaluate.run.work import Executor
+from roep_gym.evaluate.store.journal import recorded_times
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.policies.batching import BatchLimits
+from roep_gym.policies.registry import POLICIES
 from roep_gym.suites.registry import find_suite
 
 __all__ = ["EvaluateArguments", "run"]
@@ -35,6 +45,12 @@ _INFERENCE = ("per-worker", "shared")
 _EXECUTORS = ("local", "ray")
 _BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
 
+
+_NOT_CHECKED = (
+    "Dry run: nothing was loaded or built. Not checked: that the policies can be built with their arguments "
+    "and files, that the environments can be built as they ask, that both fit each other and the shields, and that "
+    "rendering works. The run itself checks this before its first episode."
+)
 
 _Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 
@@ -96,7 +112,7 @@ class EvaluateArguments:
     tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Write TensorBoard's event files when the run ends, as `roep-gym tensorboard` does."""
     dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Print the plan with an estimate of its time, and run nothing."""
+    """Print which episodes would run and for about how long; build no policy and load none of its files."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -115,17 +131,28 @@ def run(argv: Sequence[str]) -> int:
     if arguments.workers < 0:
         raise InvalidInputError(f"Expected at least 1 worker, got {arguments.workers}.")
     make_executor = _executor(arguments)
-    # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
-    sys.path.insert(0, os.getcwd())
-    plan = resolve(_plan(arguments))
+    wanted = _plan(arguments)
+    suites = suite_code(task for tasks in (wanted.tasks, *(m.tasks for m in wanted.models)) for task in tasks)
+    if not arguments.dry_run:
+        announce([*suites, *(code for m in wanted.models for code in policy_code(m.policy, m.arguments))])
+        # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
+        sys.path.insert(0, os.getcwd())
+    elif suites:
+        raise InvalidInputError(
+            f"Expected suites of this package with --dry-run, which runs no code from outside, got {shown(suites)}; "
+            "leave their tasks out, or run without --dry-run."
+        )
+    plan = resolve(wanted)
     out = Path(arguments.out or f"runs/{file_name(plan.plan.name)}")
     workers = arguments.workers or len(os.sched_getaffinity(0))
     _print_plan(plan, out, workers)
     if arguments.dry_run:
-        from roep_gym.evaluate.run.environment_stack import check_runnable
-
         RunDirectory(out).check_plan(plan)
-        check_runnable(plan)
+        check_bootstrap_scenes(plan)
+        for model in plan.plan.models:
+            if ":" not in model.policy and model.policy not in POLICIES.names():
+                raise unknown_name("policy", model.policy, POLICIES.names())
+        say(_NOT_CHECKED)
         return 0
     status = _run(plan, out, make_executor, rendering_here=not arguments.ray_address)
     if arguments.report:
@@ -283,7 +310,16 @@ def _print_plan(plan: ResolvedPlan, out: Path, workers: int) -> None:
         f"Rows x conditions x seed groups x episodes: {len(plan.rows)} x {len(plan.conditions)} x "
         f"{plan.plan.seed_groups} x {plan.plan.episodes} = {total} episodes"
     )
-    say(f"Conditions: {', '.join(c.name for c in plan.conditions)}")
+    recorded = Counter(p.condition for p in recorded_times(RunDirectory(out).journal, plan.digest))
+    left = [
+        (text(c.name), count(total // len(plan.conditions)), count(recorded[c.name])) for c in plan.conditions
+    ]
+    columns = (*words(condition="Condition"), Column("episodes", "Episodes"), Column("recorded", "Recorded"))
+    print_tables([Table("episodes", "episodes", columns, tuple(left))], "table")
+    say(
+        f"Each row and condition: seed groups 0 to {plan.plan.seed_groups - 1}, "
+        f"episodes 0 to {plan.plan.episodes - 1}."
+    )
     say(f"Run folder: {out}; plan digest {plan.digest}")
     say(estimate(plan, RunDirectory(out), workers))
 

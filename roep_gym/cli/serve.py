@@ -16,6 +16,7 @@ from typing import Annotated
 import tyro
 import yaml
 
+from roep_gym.cli.foreign_code import announce, policy_code
 from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.cli.terminal import say
 from roep_gym.error import unknown_name
@@ -60,7 +61,9 @@ def run(argv: Sequence[str]) -> int:
     limits = BatchLimits(arguments.max_batch, arguments.max_wait)
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
-    make = partial(make_policy, arguments.policy, **policy_arguments(arguments.argument))
+    settings = policy_arguments(arguments.argument)
+    announce(policy_code(arguments.policy, settings))
+    make = partial(make_policy, arguments.policy, **settings)
     with (
         closing(PolicyBatcher(make, limits)) as batcher,
         closing(

@@ -13,7 +13,7 @@ from roep_gym.error import DependencyNotInstalledError, InvalidInputError, unkno
 from roep_gym.registry import Registry, build_part
 from roep_gym.suites.base import Suite, SuiteTask
 
-__all__ = ["SUITES", "NamedTask", "find_suite", "find_task", "find_tasks", "suite_names"]
+__all__ = ["SUITES", "NamedTask", "find_suite", "find_task", "find_tasks", "foreign_suite", "suite_names"]
 
 SUITES = Registry(
     "suite",
@@ -106,6 +106,12 @@ def find_tasks(text: str) -> list[NamedTask]:
             source, name = _part(key).find_task(source, name)
     suite = find_suite(source)
     return [NamedTask(suite, source, find_task(suite, name))]
+
+
+def foreign_suite(text: str) -> str | None:
+    """Return the suite outside this package whose code runs when the tasks that a text names are looked up."""
+    key = _key(text.partition("/")[0])
+    return key if key is not None and SUITES.is_foreign(key) else None
 
 
 _MEMBERS = sorted({*Suite.__annotations__, *(name for name in vars(Suite) if not name.startswith("_"))})
