@@ -28,6 +28,7 @@ from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.plan import (
     PlannedEpisode,
     ResolvedPlan,
+    Row,
     check_bootstrap_scenes,
 )
 from roep_gym.evaluate.run import local_executor
@@ -212,8 +213,8 @@ def test_a_refusal_ends_the_episode_where_the_plan_says_so(tmp_path: Path) -> No
 def test_a_plan_whose_shield_cannot_fit_is_refused_before_it_runs(
     monkeypatch: pytest.MonkeyPatch, mode: str, shield: dict[str, Any], message: str
 ) -> None:
-    def make(arguments: dict[str, Any]) -> Any:
-        env = make_environment(arguments)
+    def make(row: Row, arguments: dict[str, Any]) -> Any:
+        env = make_environment(row, arguments)
         env.unwrapped.control_mode = mode
         return env
 
