@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 import xarray as xr
 
 from roep_gym.evaluate.plan import ResolvedPlan, plan_from_mapping, resolve
@@ -20,6 +21,12 @@ from roep_gym.evaluate.store.storage import load_dataset
 # Held-still episodes differ from solved ones in every step, so a few of them suffice to learn from.
 SHIELD = {"prefix_support": "none", "tail_horizon": 20, "learning_rate": 0.01, "max_epochs": 20}
 VARYING = {name for name, spec in EPISODE_VARIABLES.items() if spec.timing} | {"aborts"}
+
+
+@pytest.fixture(autouse=True)
+def importable_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes of a file that imports this find the policies of the tests."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
 def make_plan(**changes: Any) -> ResolvedPlan:

@@ -9,7 +9,7 @@ import xarray as xr
 from evaluation_runs import SHIELD, make_plan
 
 from roep_gym.evaluate.judging.gate import judge
-from roep_gym.evaluate.report.records import Run
+from roep_gym.evaluate.report.records import Run, open_run
 from roep_gym.evaluate.run.driver import evaluate
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 
@@ -42,6 +42,16 @@ def tabletop_run(factory: pytest.TempPathFactory) -> Path:
     plan = make_plan(models=models, conditions=["all"], frames="looked", shield=SHIELD | {"alpha": 0.2})
     evaluate(plan, folder, InProcessExecutor)
     return folder
+
+
+@pytest.fixture(scope="module")
+def replay() -> Run:
+    return open_run(REPLAY)
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return open_run(tabletop_run(tmp_path_factory))
 
 
 def run_of(data: xr.Dataset, folder: Path = Path("nowhere")) -> Run:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
-import torch
 import yaml
+from one_thread import one_thread  # noqa: F401
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from roep_gym.cli.main import main
@@ -36,14 +35,6 @@ SHORT = {
         "step_budget": 8,
     },
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def written(folder: Path, **changes: Any) -> str:

@@ -18,7 +18,7 @@ import evaluation_policies
 import numpy as np
 import pytest
 import xarray as xr
-from evaluation_runs import SHIELD, command_of, equal, make_plan, recorded, start
+from evaluation_runs import SHIELD, command_of, equal, importable_policies, make_plan, recorded, start  # noqa: F401
 
 from roep_gym.episode import scene_seed
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
@@ -569,13 +569,6 @@ def test_equal_plans_plan_equal_episodes_and_a_name_changes_only_the_runs() -> N
         )
         assert a.run_id != b.run_id
         assert a.profile == CONDITIONS[ours.condition].profile
-
-
-@pytest.fixture(autouse=True)
-def importable_policies(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Let worker processes import the policies of the tests."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
-    return lambda: None
 
 
 def test_reasons_of_acceptance_can_be_added_to_a_finished_run(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import hashlib
 import pickle
 import shutil
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.wrappers import FilterObservation, FlattenObservation
+from one_thread import one_thread  # noqa: F401
 from stable_baselines3 import PPO, SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
@@ -27,14 +27,6 @@ from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, Po
 from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.registry import make_policy
 from roep_gym.policies.sb3 import SB3Policy
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def network(**arguments: Any) -> dict[str, Any]:

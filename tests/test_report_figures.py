@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 from judging_data import evaluation, failures
 from matplotlib.colors import to_rgb
-from report_runs import REPLAY, SWEEP, run_of, tabletop_run
+from report_runs import REPLAY, SWEEP, native, replay, run_of, tabletop_run  # noqa: F401
 
 from roep_gym.error import UnknownNameError
 from roep_gym.evaluate.report.episodes import representative_episodes, shield_trace, traced_episode
@@ -29,16 +29,6 @@ from roep_gym.evaluate.store.storage import save_dataset
 
 PIXELS = 32 * 32
 FAILED = "medium with shield, failure"
-
-
-@pytest.fixture(scope="module")
-def replay():
-    return open_run(REPLAY)
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory):
-    return open_run(tabletop_run(tmp_path_factory))
 
 
 def draw(run, name):

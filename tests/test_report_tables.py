@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from judging_data import drop, evaluation, failures
-from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, SWEEP, run_of, tabletop_run
+from report_runs import FORBIDDEN_WORDS, PAPER, REPLAY, SWEEP, native, replay, run_of, tabletop_run  # noqa: F401
 from rich.console import Console
 
 from roep_gym import escape
@@ -20,23 +20,13 @@ from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
-from roep_gym.evaluate.report.records import Run, open_run
+from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_text, markdown_text, print_table
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 from roep_gym.evaluate.report.tables import TABLES, make_tables
 
 TOLERANCE = 0.0005 + 1e-9
 """Published means are rounded in no one way."""
-
-
-@pytest.fixture(scope="module")
-def replay():
-    return open_run(REPLAY)
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory):
-    return open_run(tabletop_run(tmp_path_factory))
 
 
 def published(name):

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from report_runs import REPLAY, tabletop_run
+from report_runs import REPLAY, native, tabletop_run  # noqa: F401
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from roep_gym.evaluate.report.figures import FIGURES
 from roep_gym.evaluate.report.records import open_run
 from roep_gym.evaluate.report.tensorboard import write_events
-
-
-@pytest.fixture(scope="module")
-def native(tmp_path_factory):
-    return open_run(tabletop_run(tmp_path_factory))
 
 
 @pytest.fixture(scope="module")

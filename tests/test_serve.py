@@ -20,7 +20,7 @@ import msgpack
 import numpy as np
 import pytest
 from batched_policies import Torch
-from evaluation_runs import make_plan
+from evaluation_runs import importable_policies, make_plan  # noqa: F401
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -49,8 +49,6 @@ from roep_gym.policies.openpi.server import (
     client_arguments,
     quaternion,
 )
-
-TESTS = Path(__file__).parent
 
 
 class Noting:
@@ -116,12 +114,6 @@ class Client:
 
     def close(self) -> None:
         self._websocket.close()
-
-
-@pytest.fixture(autouse=True)
-def importable_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let worker processes import the policies of the tests."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from batched_policies import Torch, logged_batches
-from evaluation_runs import command_of, equal, make_plan, start
+from evaluation_runs import command_of, equal, importable_policies, make_plan, start  # noqa: F401
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
@@ -31,12 +31,6 @@ from roep_gym.policies.batching import BatchLimits
 from roep_gym.policies.contract_suite import PolicyContractTests
 
 TESTS = Path(__file__).parent
-
-
-@pytest.fixture(autouse=True)
-def importable_policies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the processes import the policies of the tests."""
-    monkeypatch.setenv("PYTHONPATH", str(TESTS))
 
 
 def plan_of(policy: str, arguments: dict[str, Any] | None = None, **changes: Any) -> ResolvedPlan:
