@@ -372,5 +372,7 @@ def test_a_model_of_this_environment_passes(models: Path):
     plan = EvaluationPlan(models=(ModelSpec("m", "sb3", arguments),), tasks=("tabletop/reach",))
     check_runnable(resolve(plan))
     wrong = replace(plan, environment=EnvironmentSettings(image_size=64))
-    with pytest.raises(InvalidInputError, match="Expected an environment with the observation 'agentview_"):
+    with pytest.raises(
+        InvalidInputError, match=r"agentview_image.* of 36 x 36 pixels.*got it in the shape \(64, 64, 3\)"
+    ):
         check_runnable(resolve(wrong))
