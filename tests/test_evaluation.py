@@ -192,10 +192,6 @@ def test_a_refusal_ends_the_episode_where_the_plan_says_so(tmp_path: Path) -> No
     [
         (
             "relative",
-            {"fields": ["eef_pos_w"]},
-        ),
-        (
-            "relative",
             {"projection": {"action_low": -2.0}},
             "Expected the action bounds [-2.0, 1.0] of this shield",
         ),
