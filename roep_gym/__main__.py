@@ -1,10 +1,22 @@
-"""`python -m roep_gym`: the same as the command `roep-gym`."""
+"""`python -m roep_gym`, and the command `roep-gym`: Ctrl-C ends it with one line, also while modules are imported."""
 
 from __future__ import annotations
 
 import sys
 
-from roep_gym.cli.main import main
+__all__ = ["run"]
+
+
+def run() -> int:
+    """Run the command line of the process and return the exit status."""
+    try:
+        from roep_gym.cli.main import main
+
+        return main()
+    except KeyboardInterrupt:  # before `main` could answer it
+        sys.stderr.write("roep-gym: interrupted\n")
+        return 130
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

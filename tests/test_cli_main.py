@@ -152,3 +152,19 @@ def test_tasks_lists_every_suite_as_json(capsys):
 def test_tasks_of_an_unknown_suite_name_the_closest(capsys):
     assert cli.main(["tasks", "libero_gaol"]) == 2
     assert "'libero_goal'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["roep_gym.cli.main", "roep_gym.cli.terminal", "roep_gym.cli.gate"])
+def test_ctrl_c_while_modules_are_imported_prints_one_line(module: str) -> None:
+    code = f"""
+import runpy, sys
+class Interrupts:
+    def find_spec(self, name, *rest):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["roep-gym", "gate", "nowhere"]
+runpy.run_module("roep_gym", run_name="__main__")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "roep-gym: interrupted\n")
