@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from roep_gym.atomic_file import replacing
-from roep_gym.error import InvalidInputError, RecordConflictError
+from roep_gym.error import InvalidInputError, RecordConflictError, bounded, shown
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.model import RiskModel
@@ -103,7 +103,7 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
         raise InvalidInputError(f"Expected a roep-gym shield in {source}, got another kind of .npz file.")
     if header.get("version") != FORMAT_VERSION:
         raise InvalidInputError(
-            f"Expected shield format version {FORMAT_VERSION} in {source}, got {header.get('version')!r}; "
+            f"Expected shield format version {FORMAT_VERSION} in {source}, got {shown(header.get('version'))}; "
             "train the shield again or use the version of roep-gym that wrote it."
         )
     try:
@@ -117,13 +117,14 @@ def load_shield(path: str | os.PathLike[str]) -> Shield:
             control_mode=content["control_mode"],
             metadata=content["metadata"],
         )
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+        digest = shield.digest
+    except (KeyError, TypeError, ValueError, IndexError, OverflowError, RecursionError) as error:
         raise InvalidInputError(
-            f"Expected a complete shield in {source}, but its content is not valid: {error}."
+            f"Expected a complete shield in {source}, but its content is not valid: {bounded(str(error))}."
         ) from error
-    if shield.digest != header.get("digest"):
+    if digest != header.get("digest"):
         raise InvalidInputError(
-            f"Expected the shield {header.get('digest')} in {source}, but its content hashes to {shield.digest}: "
+            f"Expected the shield {shown(header.get('digest'))} in {source}, but its content hashes to {digest}: "
             "the file was altered; train the shield again."
         )
     return shield

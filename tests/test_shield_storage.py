@@ -156,6 +156,23 @@ def test_an_array_header_that_is_no_python_is_refused(shield: Shield, tmp_path: 
         load_shield(path)
 
 
+@pytest.mark.parametrize(
+    "value", [None, True, -1, 10**400, float("inf"), "", "x", [], [float("inf")], [["a"]], {}]
+)
+def test_any_other_value_in_the_description_is_refused_cleanly(
+    shield: Shield, tmp_path: Path, value: object
+) -> None:
+    description = json.loads(shield.description())
+    for name in description:
+        header = {"shield": {**description, name: value}}
+        if description[name] == value:
+            continue
+        damaged = rewrite(save_shield(shield, tmp_path / "a.npz"), tmp_path / "b.npz", header=header)
+        with pytest.raises(InvalidInputError, match=r"not valid|was altered") as caught:
+            load_shield(damaged)
+        assert len(str(caught.value)) < 5000
+
+
 def test_other_files_are_refused(shield: Shield, tmp_path: Path) -> None:
     path, target = save_shield(shield, tmp_path / "shield.npz"), tmp_path / "other.npz"
     with pytest.raises(InvalidInputError, match="found none; train one or correct the path"):
