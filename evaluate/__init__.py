@@ -1,8 +1,9 @@
 """Running, recording and judging evaluations.
 
 `evaluate` runs an `EvaluationPlan`, `load_run` opens what it left as an xarray Dataset, `judge` says which claims the
-records support, `compare` sets two runs beside each other, and `open_run`, `make_tables` and `write_report` show them.
-The packages `importers`, `export` and `statistics` below hold other tools' logs, datasets to train on, and intervals.
+records support, `compare` sets two runs beside each other, `merge_runs` makes one of several, `open_run`, `make_tables`
+and `write_report` show them, and `publish_run` makes a run small. The packages `importers`, `export` and `statistics`
+below hold other tools' logs, datasets to train on, and intervals.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from roep_gym.evaluate.comparison.comparison import Comparison, compare
+    from roep_gym.evaluate.comparison.merge import merge_runs
     from roep_gym.evaluate.comparison.published import published_table
     from roep_gym.evaluate.gate_config import GateConfig
     from roep_gym.evaluate.judging.gate import Judgement, judge
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         plan_from_mapping,
         resolve,
     )
+    from roep_gym.evaluate.report.publish import Published, publish_run
     from roep_gym.evaluate.report.records import Run, open_run
     from roep_gym.evaluate.report.render import csv_text, latex_text, markdown_text
     from roep_gym.evaluate.report.tables import TABLES, make_tables
@@ -43,6 +46,7 @@ else:
         __name__,
         {
             "comparison.comparison": ["Comparison", "compare"],
+            "comparison.merge": ["merge_runs"],
             "comparison.published": ["published_table"],
             "gate_config": ["GateConfig"],
             "judging.gate": ["Judgement", "judge"],
@@ -55,6 +59,7 @@ else:
                 "plan_from_mapping",
                 "resolve",
             ],
+            "report.publish": ["Published", "publish_run"],
             "report.records": ["Run", "open_run"],
             "report.render": ["csv_text", "latex_text", "markdown_text"],
             "report.tables": ["TABLES", "make_tables"],
@@ -88,6 +93,7 @@ __all__ = [
     "LocalExecutor",
     "ModelSpec",
     "Observer",
+    "Published",
     "RayExecutor",
     "RaySettings",
     "ResolvedPlan",
@@ -102,8 +108,10 @@ __all__ = [
     "load_run",
     "make_tables",
     "markdown_text",
+    "merge_runs",
     "open_run",
     "plan_from_mapping",
+    "publish_run",
     "published_table",
     "resolve",
     "run_episode",

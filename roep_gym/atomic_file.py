@@ -54,9 +54,7 @@ def new_folder(path: Path) -> Iterator[Path]:
         RoepError: The folder cannot be written.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InvalidInputError(
-            f"Expected a new folder for the dataset, but {path} holds something; choose another."
-        )
+        raise InvalidInputError(f"Expected a new folder, but {path} holds something; choose another.")
     temporary = temporary_path(path)
     with _writing(path):
         temporary.mkdir(parents=True)

@@ -10,7 +10,8 @@ import pytest
 from judging_data import drop, evaluation, failures, join
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.comparison.comparison import DIFFERS, EQUAL, NOT_RECORDED, compare
+from roep_gym.evaluate.comparison.comparison import compare
+from roep_gym.evaluate.comparison.premises import DIFFERS, EQUAL, NOT_RECORDED
 from roep_gym.evaluate.judging.paired_evidence import IDENTICAL
 from roep_gym.wrappers.profiles import PROFILES
 

@@ -7,8 +7,7 @@ run under other conditions than it says.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ import pandas as pd
 import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.evaluate.comparison.premises import DIFFERS, Premise, pair_keys, planned_episodes, row_premises
 from roep_gym.evaluate.judging.paired_evidence import (
     IDENTICAL,
     PairedOutcomes,
@@ -23,37 +23,14 @@ from roep_gym.evaluate.judging.paired_evidence import (
     paired_statistics,
 )
 from roep_gym.evaluate.judging.replicates import COMPARED
-from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY, check_dataset
+from roep_gym.evaluate.schema import CONDITIONS, check_dataset
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
 from roep_gym.evaluate.store.labelled import stored_form
 from roep_gym.seeding import generator
-from roep_gym.typing import JSON
 
-__all__ = ["DIFFERS", "EQUAL", "NOT_RECORDED", "Comparison", "Premise", "compare"]
-
-EQUAL, DIFFERS, NOT_RECORDED = "equal", "differs", "not recorded"
+__all__ = ["Comparison", "compare"]
 
 _ROW = ("suite", "task")
-_VALUES = ("success", "fingerprint", *(name for name in COMPARED if name != "success"))
-
-
-@dataclass(frozen=True)
-class Premise:
-    """Something that must be equal on both sides of a row, or a comparison means nothing.
-
-    Attributes:
-        suite: Suite of the row.
-        task: Task of the row.
-        name: What is held against each other.
-        verdict: `EQUAL`, `DIFFERS` or `NOT_RECORDED`; only the second refuses the row.
-        detail: What differs, or who did not record it; empty where it is equal.
-    """
-
-    suite: str
-    task: str
-    name: str
-    verdict: str
-    detail: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +40,7 @@ class Comparison:
     Attributes:
         first: Model of the first side.
         second: Model of the second side.
-        premises: What was held against each other, a row.
+        premises: What was compared before, per row.
         statistics: Along (`row`, `condition`): the variables of `paired_statistics` with the first side as base, so
             that a positive difference says that the first side succeeded more often; `first_rate` and `second_rate`
             among the pairs; `unpaired` keys, of which a side did not run. Along `row`: `refusal`, empty where compared.
@@ -109,11 +86,11 @@ def compare(
         raise InvalidInputError(
             f"Expected two runs or two models, got {model!r} of one run twice; name another model."
         )
-    pairs = _joined(_Side.of(first, model), _Side.of(second, other))
+    pairs = _joined(planned_episodes(first, model), planned_episodes(second, other))
     premises = [
         premise
         for (suite, task), keys in pairs.groupby(list(_ROW), sort=False)
-        for premise in _premises(str(suite), str(task), keys, first, second)
+        for premise in row_premises(str(suite), str(task), keys, first, second)
     ]
     refusals: dict[tuple[str, str], str] = {}
     for row in pairs[list(_ROW)].drop_duplicates().itertuples(index=False):
@@ -127,23 +104,6 @@ def compare(
     return Comparison(
         model, other, tuple(premises), *_compared(pairs, refusals, f"{model} and {other}", config)
     )
-
-
-@dataclass(frozen=True)
-class _Side:
-    """The episodes of one model, one line an episode."""
-
-    episodes: pd.DataFrame
-
-    @classmethod
-    def of(cls, data: xr.Dataset, model: str) -> _Side:
-        row = data["row_index"].values
-        frame = pd.DataFrame({name: data[name].values[row] for name in _ROW})
-        frame["condition"] = data["condition"].values[data["condition_index"].values]
-        for name in (*PAIRING_KEY, *_VALUES):
-            frame[name] = data[name].values
-        frame["instruction"] = data["instruction"].values[row]
-        return cls(frame[data["model"].values[row] == model])
 
 
 def _chosen_model(data: xr.Dataset, name: str | None, side: str, default: str | None) -> str:
@@ -161,75 +121,19 @@ def _chosen_model(data: xr.Dataset, name: str | None, side: str, default: str | 
     )
 
 
-def _joined(first: _Side, second: _Side) -> pd.DataFrame:
-    """Return one line a key that either side planned, in the rows and conditions that both planned.
-
-    Columns of the sides end in `_first` and `_second`; `present` says "both", "left_only" or "right_only".
-    """
-    keys = [*_ROW, "condition", *PAIRING_KEY]
+def _joined(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the paired keys of the rows and conditions that both sides planned, in the order of the protocol."""
     shared = pd.merge(
-        *(side.episodes[[*_ROW, "condition"]].drop_duplicates() for side in (first, second)), how="inner"
+        *(side[[*_ROW, "condition"]].drop_duplicates() for side in (first, second)), how="inner"
     )
     if shared.empty:
         raise InvalidInputError(
             "Expected a task and condition that both sides planned, but they share none; run the same tasks."
         )
-    sides = [shared.merge(side.episodes, on=[*_ROW, "condition"], how="left") for side in (first, second)]
-    joined = sides[0].merge(
-        sides[1], on=keys, how="outer", suffixes=("_first", "_second"), indicator="present"
-    )
+    joined = pair_keys(*(shared.merge(side, on=[*_ROW, "condition"], how="left") for side in (first, second)))
     order = {name: position for position, name in enumerate(CONDITIONS)}
     joined = joined.sort_values("condition", key=lambda names: names.map(order), kind="stable")
-    rows = first.episodes[list(_ROW)].drop_duplicates()
-    return rows.merge(joined, on=list(_ROW), how="inner")
-
-
-def _premises(
-    suite: str, task: str, keys: pd.DataFrame, first: xr.Dataset, second: xr.Dataset
-) -> Iterator[Premise]:
-    """Hold against each other what must be equal on both sides of a row."""
-    only_first, only_second = ((keys["present"] == name).sum() for name in ("left_only", "right_only"))
-    detail = f"keys differ: {only_first} planned on the first side only, {only_second} on the second"
-    yield _premise(suite, task, "keys", not only_first and not only_second, detail)
-    partial = int((keys[list(PAIRING_KEY)] == NOT_RUN).any(axis=1).sum())
-    detail = (
-        f"{partial} keys lack initial state or scene seed, so nothing says that they are the same episode"
-    )
-    yield _premise(suite, task, "full keys", not partial, detail)
-    both = keys[keys["present"] == "both"]
-    for column, name in {"scene_hash": "scenes", "fingerprint": "numeric fingerprints"}.items():
-        sides = [both[f"{column}_{side}"] for side in ("first", "second")]
-        ran = (both["success_first"] != NOT_RUN) & (both["success_second"] != NOT_RUN)
-        known = ran & (sides[0] != NOT_RUN) & (sides[1] != NOT_RUN)
-        differing = int((known & (sides[0] != sides[1])).sum())
-        detail = f"{name} differ in {differing} of {int(known.sum())} pairs"
-        yield _premise(suite, task, name, not differing if known.any() else None, detail)
-    settings = [_settings(data, suite, list(keys["condition"].unique())) for data in (first, second)]
-    for name in settings[0]:
-        values = [of_side[name] for of_side in settings]
-        detail = f"{name} differ: {json.dumps(values[0])} and {json.dumps(values[1])}"
-        yield _premise(suite, task, name, None if None in values else values[0] == values[1], detail)
-    said = [{text for text in both[f"instruction_{side}"] if text} for side in ("first", "second")]
-    detail = f"instructions differ: {sorted(said[0])} and {sorted(said[1])}"
-    yield _premise(suite, task, "instructions", said[0] == said[1] if all(said) else None, detail)
-
-
-def _premise(suite: str, task: str, name: str, equal: bool | None, detail: str) -> Premise:
-    if equal is None:
-        return Premise(suite, task, name, NOT_RECORDED, f"{name} {NOT_RECORDED} on both sides")
-    return Premise(suite, task, name, EQUAL if equal else DIFFERS, "" if equal else detail)
-
-
-def _settings(data: xr.Dataset, suite: str, conditions: Sequence[str]) -> dict[str, JSON]:
-    """Return what the provenance says about how a suite and some conditions were run; None: it does not say it."""
-    provenance = json.loads(data.attrs.get("provenance", "{}"))
-    plan, profiles = (provenance.get(name) or {} for name in ("plan", "profiles"))
-    acting = {CONDITIONS[name].profile for name in conditions}
-    return {
-        "step budgets": plan.get("suite_step_budgets", {}).get(suite, plan.get("step_budget")),
-        "environments": plan.get("environment"),
-        "profiles": {name: profiles[name] for name in sorted(acting)} if acting <= set(profiles) else None,
-    }
+    return first[list(_ROW)].drop_duplicates().merge(joined, on=list(_ROW), how="inner")
 
 
 def _compared(

@@ -111,6 +111,11 @@ class RunExport:
                 f"Expected a run of `roep-gym evaluate`, but {folder} holds imported outcomes, which have no steps."
             )
         provenance: Mapping[str, JSON] = json.loads(self._data.attrs["provenance"])
+        if provenance.get("published"):
+            raise InvalidInputError(
+                f"Expected a run with all its steps, but {folder} was published with what a report needs; export from "
+                "the run itself."
+            )
         self._kept: str = provenance["plan"]["frames"]
         self._conditions = [str(name) for name in self._data["condition"].values]
         self._positions = self._select()

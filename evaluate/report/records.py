@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,7 +26,7 @@ from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.storage import load_dataset, read_run
 from roep_gym.typing import JSON, Array, IntArray
 
-__all__ = ["Channels", "DamagedFileError", "EpisodeKey", "Run", "open_run"]
+__all__ = ["Channels", "DamagedFileError", "EpisodeKey", "Run", "Steps", "open_run"]
 
 
 class EpisodeKey(NamedTuple):
@@ -36,6 +36,10 @@ class EpisodeKey(NamedTuple):
     condition: str
     seed_group: int
     episode: int
+
+
+Steps = Mapping[Hashable, xr.DataArray]
+"""The steps of one episode: variables along `step` by name."""
 
 
 class DamagedFileError(RoepError):
@@ -176,7 +180,7 @@ class Run:
         """Return where the steps of a condition lie when they are stored."""
         return self.folder / "steps" / f"{row:04d}-{condition}.nc"
 
-    def steps(self, row: int, condition: str) -> Iterator[tuple[EpisodeKey, xr.Dataset]]:
+    def steps(self, row: int, condition: str) -> Iterator[tuple[EpisodeKey, Steps]]:
         """Yield the steps of each recorded episode of a condition; nothing where there is no step file.
 
         Raises:
@@ -195,7 +199,7 @@ class Run:
             part = stored.isel(step=slice(int(end - stored["row_size"].values[i]), int(end)), episode=i)
             yield EpisodeKey(row, condition, group, episode), part
 
-    def episode_steps(self, key: EpisodeKey) -> xr.Dataset | None:
+    def episode_steps(self, key: EpisodeKey) -> Steps | None:
         """Return the steps of one episode, None where they are not stored."""
         return next((part for found, part in self.steps(key.row, key.condition) if found == key), None)
 

@@ -12,6 +12,7 @@ import numpy as np
 from roep_gym.evaluate.judging.admission import ATTESTED
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
+from roep_gym.typing import JSON
 
 __all__ = ["facts", "limits"]
 
@@ -34,7 +35,9 @@ def facts(run: Run) -> dict[str, str]:
         "Unsafe channels": run.channels().sentence.rstrip("."),
         "Perturbed frames": _reach(run),
         "Plan digest": str(run.provenance.get("plan_digest", "")),
-        "Numeric fingerprints": str(len(run.provenance["fingerprints"])) if run.provenance else "",
+        "Merged runs": "; ".join(_member(member) for member in run.provenance.get("merged", ())),
+        "Published": "; ".join(run.provenance.get("published", ())),
+        "Numeric fingerprints": str(len(run.provenance.get("fingerprints", ())) or ""),
         "Versions": _versions(run.provenance.get("versions", {})),
     }
     return {name: text for name, text in stated.items() if text}
@@ -122,6 +125,11 @@ def _reach(run: Run) -> str:
         return ""
     given, changed = (int(data[name].values[chosen].sum()) for name in ("frames_given", "frames_perturbed"))
     return f"{changed} of {given} frames given under a perturbed profile differ from the clean ones"
+
+
+def _member(member: Mapping[str, JSON]) -> str:
+    digest = member.get("plan_digest")
+    return f"{member['name']} (plan digest {digest})" if digest else str(member["name"])
 
 
 def _versions(versions: Mapping[str, str]) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from roep_gym.evaluate.comparison.comparison import EQUAL, NOT_RECORDED, Comparison
+from roep_gym.evaluate.comparison.comparison import Comparison
+from roep_gym.evaluate.comparison.premises import EQUAL, NOT_RECORDED
 from roep_gym.evaluate.report.cells import (
     INFORM,
     INTERVAL_PARTS,

@@ -70,7 +70,13 @@ def write_report(
                 contents[path] = FORMS[name].write(table).encode()
     missing: dict[str, str] = {}
     filmed: dict[EpisodeKey, Path] = {}
-    for key in example_episodes(run) if videos else ():
+    examples = example_episodes(run) if videos else []
+    if videos and (run.provenance.get("published") or not examples):
+        examples, why = [], "no frames are stored"
+        if run.provenance.get("published"):
+            why = "a published run lacks what the figures do not show; make them of the run itself"
+        missing["videos"] = why
+    for key in examples:
         path = folder / "videos" / f"{run.frames_path(key).stem}.gif"
         try:
             contents[path] = episode_video(run, key)

@@ -1,7 +1,8 @@
 """From the journal to the files of a run: the episode Dataset and the step Datasets.
 
 `build_dataset` makes what judging reads, `build_steps` one Dataset of steps a row and condition (a contiguous ragged
-array: `row_size` steps for each episode, CF conventions chapter 9), `write_run` writes all of it.
+array: `row_size` steps for each episode, CF conventions chapter 9), `write_run` writes all of it. `contract_entries`
+and `observed_value` say what a row ran with.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import xarray as xr
 
 from roep_gym import contracts, fingerprint
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan, Row
+from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.schema import (
     CONDITIONS,
     EPISODE_VARIABLES,
@@ -28,15 +29,14 @@ from roep_gym.evaluate.schema import (
     check_dataset,
     empty_dataset,
 )
-from roep_gym.evaluate.store.flat_tables import write_tables
 from roep_gym.evaluate.store.journal import Abort, Journal
 from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield
 from roep_gym.evaluate.store.run_directory import RunDirectory
-from roep_gym.evaluate.store.storage import save_dataset
+from roep_gym.evaluate.store.storage import save_dataset, write_records
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 
-__all__ = ["build_dataset", "build_steps", "write_run"]
+__all__ = ["build_dataset", "build_steps", "contract_entries", "observed_value", "write_run"]
 
 _PATCH_ENTRIES = ("row", "column", "side")
 _STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
@@ -62,8 +62,7 @@ def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
         RoepError: A file cannot be written; the journal still holds everything.
     """
     data = build_dataset(run, plan, journal)
-    save_dataset(data, run.dataset)
-    write_tables(data, run.root)
+    write_records(data, run.root)
     for row in plan.rows:
         for condition in plan.conditions:
             records = list(journal.records(row.index, condition.name))
@@ -246,14 +245,13 @@ def _row_variables(
 ) -> dict[str, list[Any]]:
     rows: dict[str, list[Any]] = {}
     for row in plan.rows:
-        ran = {n: v[0] if len(v) == 1 else f"varied: {v}" for n, v in observed[row.index].items()}
+        ran = {name: observed_value(values) for name, values in observed[row.index].items()}
         entries = {
             "model": row.model.name,
             "suite": row.suite,
             "task": row.task,
             "instruction": row.instruction,
-            "action_mode": ran.get("control_mode", ""),
-            **_contract_entries(row, declared.get(row.index, {}), ran),
+            **contract_entries(declared.get(row.index, {}), ran, row.model.accept),
             **_shield_entries(plan, load_row_shield(run, row)),
         }
         for name, value in entries.items():
@@ -261,10 +259,19 @@ def _row_variables(
     return rows
 
 
-def _contract_entries(row: Row, declared: Mapping[str, Any], ran: Mapping[str, Any]) -> dict[str, Any]:
-    lines = contracts.compare(contracts.RuntimeContract(**declared), ran, accepted=row.model.accept)
+def observed_value(values: Sequence[Any]) -> Any:
+    """Return the one value that a contract field was observed with, or in words that it varied."""
+    return values[0] if len(values) == 1 else f"varied: {list(values)}"
+
+
+def contract_entries(
+    declared: Mapping[str, Any], ran: Mapping[str, Any], accepted: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the row variables of a runtime contract, from what was declared, what ran and what is accepted."""
+    lines = contracts.compare(contracts.RuntimeContract(**declared), ran, accepted=accepted)
     notes = [f"{line.name}: {line.resolution}" for line in lines if line.resolution]
     return {
+        "action_mode": ran.get("control_mode") or "",
         "contract_status": contracts.contract_status(lines),
         "contract_unresolved": len(contracts.unresolved(lines)),
         "contract_note": "; ".join(notes),

@@ -27,6 +27,7 @@ from roep_gym.evaluate.plan import (
     ResolvedPlan,
     plan_from_mapping,
 )
+from roep_gym.evaluate.store.flat_tables import EPISODES
 from roep_gym.typing import Array
 
 __all__ = ["RunDirectory", "frames_path", "manifest_text", "write_frames"]
@@ -64,9 +65,10 @@ class RunDirectory:
         """Hold the folder for writing; plan and manifest are stored before anything runs.
 
         Raises:
-            InvalidInputError: The folder holds another plan.
+            InvalidInputError: The folder holds another plan, or records without one.
             RoepError: Another process is writing to it, or it cannot be written.
         """
+        self._check_continuable()
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".lock").open("w")
@@ -114,6 +116,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: There is none, it cannot be read, or a policy of it was a Python object.
         """
+        self._check_continuable()
         plan = plan_from_mapping(read_json(self.plan, "a plan"))
         for model in plan.models:
             if model.policy.startswith(OBJECT_MARK):
@@ -122,6 +125,14 @@ class RunDirectory:
                     f"{model.policy}, which no file holds; choose another output folder."
                 )
         return plan
+
+    def _check_continuable(self) -> None:
+        """Refuse a folder of records alone; running into it would overwrite them."""
+        if not self.plan.exists() and (self.dataset.exists() or (self.root / EPISODES).exists()):
+            raise InvalidInputError(
+                f"Expected a new folder or a run that can be continued, but {self.root} holds records without a plan "
+                "and a journal, as of a merged, published or imported run; choose another output folder."
+            )
 
     def _lock(self, lock: IO[str]) -> None:
         try:
@@ -137,6 +148,7 @@ class RunDirectory:
         Raises:
             InvalidInputError: The folder holds another plan, or one that cannot be read.
         """
+        self._check_continuable()
         if not self.plan.exists():
             return
         stored = self.stored_plan().content()

@@ -1,6 +1,7 @@
 """The Datasets of a run as files.
 
-`read_run` opens a run directory or a folder of flat tables, `save_dataset` and `load_dataset` write and read one file.
+`read_run` opens a run directory or a folder of flat tables, `write_records` writes what it opens; `save_dataset` and
+`load_dataset` write and read one file.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.schema import check_dataset
-from roep_gym.evaluate.store.flat_tables import EPISODES, MANIFEST, ROWS, read_tables
+from roep_gym.evaluate.store.flat_tables import EPISODES, MANIFEST, ROWS, read_tables, write_tables
 from roep_gym.typing import JSON
 
-__all__ = ["DATASET", "load_dataset", "normalise_strings", "read_run", "save_dataset"]
+__all__ = ["DATASET", "load_dataset", "normalise_strings", "read_run", "save_dataset", "write_records"]
 
 DATASET = "episodes.nc"
 _DIGEST = "dataset_digest"
@@ -57,14 +58,33 @@ def read_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
     raise InvalidInputError(f"Expected {DATASET}, or {EPISODES} and {ROWS}, in {path}, but found neither.")
 
 
-def save_dataset(data: xr.Dataset, path: Path) -> None:
+def write_records(data: xr.Dataset, folder: Path) -> None:
+    """Write the episode Dataset of a run and its flat tables into a folder.
+
+    Raises:
+        RoepError: A file cannot be written.
+    """
+    save_dataset(data, folder / DATASET)
+    write_tables(data, folder)
+
+
+def save_dataset(data: xr.Dataset, path: Path, *, compress: bool = False) -> None:
     """Write a Dataset as netCDF, complete or not at all.
+
+    Args:
+        data: The Dataset.
+        path: The file.
+        compress: Whether numbers are compressed, which takes time and changes no value.
 
     Raises:
         RoepError: The file cannot be written.
     """
+    numbers = [name for name, variable in data.variables.items() if variable.dtype.kind in "biuf"]
+    encoding = {name: {"zlib": True} for name in numbers} if compress else {}
     with replacing(path) as temporary:
-        data.assign_attrs({_DIGEST: dataset_digest(data)}).to_netcdf(temporary, engine="h5netcdf")
+        data.assign_attrs({_DIGEST: dataset_digest(data)}).to_netcdf(
+            temporary, engine="h5netcdf", encoding=encoding
+        )
 
 
 def load_dataset(path: Path) -> xr.Dataset:

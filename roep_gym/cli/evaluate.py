@@ -267,8 +267,9 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
             )
         source.setdefault("name", Path(arguments.plan).stem)
     elif not arguments.policy:
-        if arguments.out and RunDirectory(Path(arguments.out)).plan.exists():
-            return RunDirectory(Path(arguments.out)).stored_plan()
+        folder = RunDirectory(Path(arguments.out)) if arguments.out else None
+        if folder and (folder.plan.exists() or folder.dataset.exists()):
+            return folder.stored_plan()
         raise InvalidInputError(
             "Expected a plan file, or --policy and --task; for example: "
             "roep-gym evaluate --policy random --task goal_stove --quick"

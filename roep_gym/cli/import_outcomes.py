@@ -17,8 +17,8 @@ from roep_gym.evaluate.importers.combination import IMPORTERS, ConditionLog, com
 from roep_gym.evaluate.importers.gaps import find_gaps
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
 from roep_gym.evaluate.store.csv_columns import is_unnamed
-from roep_gym.evaluate.store.flat_tables import read_tables, write_tables
-from roep_gym.evaluate.store.storage import DATASET, save_dataset
+from roep_gym.evaluate.store.flat_tables import read_tables
+from roep_gym.evaluate.store.storage import DATASET, write_records
 
 __all__ = ["ImportArguments", "run"]
 
@@ -64,8 +64,7 @@ def run(argv: Sequence[str]) -> int:
             f"Expected a folder without a run, but {arguments.out} holds {taken[0]}; choose another."
         )
     data, remarks = _from_tables(arguments) if arguments.source == "tables" else _from_logs(arguments)
-    write_tables(data, arguments.out)
-    save_dataset(data, arguments.out / DATASET)
+    write_records(data, arguments.out)
     recorded = int((data["success"].values != NOT_RUN).sum())
     say(
         f"{arguments.out}: {data.sizes['row']} rows, {recorded} of {data.sizes['episode']} planned episodes recorded. "

@@ -39,6 +39,10 @@ COMMANDS: Mapping[str, Command] = {
     "report": Command("roep_gym.cli.report", "turn a run into all tables, figures and an HTML page"),
     "tensorboard": Command("roep_gym.cli.tensorboard", "show a run in TensorBoard"),
     "export": Command("roep_gym.cli.export", "turn a run into a Minari or LeRobot dataset to train on"),
+    "merge": Command("roep_gym.cli.merge", "make one run of several finished ones"),
+    "publish": Command(
+        "roep_gym.cli.publish", "write of a run what its report needs, small enough to publish"
+    ),
     "import": Command("roep_gym.cli.import_outcomes", "make a run of another tool's tables or logs"),
     "statistics": Command(
         "roep_gym.cli.statistics", "print paired differences of a run with intervals and tests"

@@ -48,7 +48,5 @@ def run(argv: Sequence[str]) -> int:
     written = write_report(opened, folder, arguments.format or FORMATS, videos=arguments.video)
     for name, reason in written.missing.items():
         say(f"{name[0].upper()}{name[1:]}: N/A, {reason}")
-    if arguments.video and not any(path.suffix == ".gif" for path in written.files):
-        say("Videos: N/A, no frames are stored")
     say(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
     return 0

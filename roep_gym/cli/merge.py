@@ -1,0 +1,43 @@
+"""`roep-gym merge`: make one run of several finished ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from roep_gym.cli.terminal import say
+from roep_gym.evaluate.comparison.merge import merge_runs
+from roep_gym.evaluate.schema import NOT_RUN
+from roep_gym.evaluate.store.storage import read_run
+
+__all__ = ["MergeArguments", "run"]
+
+
+@dataclass(frozen=True)
+class MergeArguments:
+    """Make one run of several finished ones: other rows side by side, or further conditions of the same rows.
+
+    Refused where a condition of a row is in two runs, or where the runs differ in what must be equal.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional]
+    """Folders of runs of `roep-gym evaluate`, or of flat tables; two or more."""
+    out: Path
+    """Folder of the new run, which must not exist."""
+
+
+def run(argv: Sequence[str]) -> int:
+    """Write the merged run and return 0."""
+    arguments = tyro.cli(MergeArguments, args=argv, prog="roep-gym merge", description=MergeArguments.__doc__)
+    data = read_run(merge_runs(arguments.runs, arguments.out))
+    recorded = int((data["success"].values != NOT_RUN).sum())
+    say(
+        f"{arguments.out}: {len(arguments.runs)} runs with {data.sizes['row']} rows and {data.sizes['condition']} "
+        f"conditions, {recorded} of {data.sizes['episode']} planned episodes recorded. Judge it with: "
+        f"roep-gym gate {arguments.out}"
+    )
+    return 0
