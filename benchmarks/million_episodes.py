@@ -75,7 +75,10 @@ def synthetic_plan(rows: int) -> ResolvedPlan:
     conditions = tuple(CONDITIONS[name] for name in CONDITION_SETS["main"])
     return ResolvedPlan(
         plan,
-        tuple(Row(i, model, "synthetic", task, f"do {task}", STEP_BUDGET) for i, task in enumerate(tasks)),
+        tuple(
+            Row(i, model, "synthetic", task, f"do {task}", STEP_BUDGET, "synthetic")
+            for i, task in enumerate(tasks)
+        ),
         conditions,
         {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions},
     )

@@ -26,7 +26,6 @@ _WITHOUT_EFFECT = (
         "initial_states",
         "reward",
         "reward_discount",
-        "dense_reward",
         "render_mode",
         "render_camera",
     ),
