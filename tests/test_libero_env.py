@@ -263,8 +263,8 @@ def test_absolute_control_reaches_an_absolute_pose() -> None:
     ("arguments", "message"),
     [
         ({"cameras": ["agentvew"]}, "Unknown camera 'agentvew'. Did you mean 'agentview'"),
-        ({"image_size": 0}, "Expected image_size to be an integer in 16..2048 pixels, got 0."),
-        ({"image_size": True}, "Expected image_size to be an integer in 16..2048 pixels, got True."),
+        ({"image_size": 0}, "Expected image_size to be an integer in 16..2048, got 0."),
+        ({"image_size": True}, "Expected image_size to be an integer in 16..2048, got True."),
         ({"settle_steps": -1}, "Expected settle_steps to be an integer >= 0, got -1."),
         ({"control_mode": "relativ"}, "Unknown control mode 'relativ'. Did you mean 'relative'"),
         ({"unsafe_channels": ["workspce"]}, "Unknown unsafe channel 'workspce'. Did you mean 'workspace'"),
@@ -374,7 +374,7 @@ def test_a_sampled_scene_follows_from_its_seed_alone_and_is_none_of_the_stored_o
         def scene(init_state: int | str, scene_seed: int) -> int:
             identity = {**episode(scene_seed=scene_seed)["episode"], "init_state": init_state}
             _, info = env.reset(options={"episode": identity})
-            assert info["episode"]["init_state"] == init_state
+            assert info["episode_identity"]["init_state"] == init_state
             return int(info["scene_hash"])
 
         first = scene("sampled", 7)
