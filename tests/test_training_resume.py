@@ -139,6 +139,7 @@ def scalars(out: Path, tag: str) -> list[tuple[int, float]]:
 def test_a_training_continues_without_losing_or_doubling_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any, what: Any, status: Any, reached: int
 ) -> None:
+    handler = signal.getsignal(signal.SIGTERM)
     # Each evaluation takes five steps of an environment of its own: 70 of the training come before the 81st reward.
     file, out, got = ended(tmp_path, PPO_FILE, what, 81, monkeypatch)
     assert got == status
@@ -165,7 +166,7 @@ def test_a_training_continues_without_losing_or_doubling_anything(
     assert len(rows) == totals[-1] == sum(value for _, value in scalars(out, "outcome/episodes"))
     assert len(list((out / "tensorboard").iterdir())) == 1
     assert not (out / "resume").exists()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is handler
 
 
 def test_a_continued_training_begins_new_episodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
