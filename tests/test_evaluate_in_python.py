@@ -146,6 +146,9 @@ def test_success_is_a_rate_and_a_plot_takes_five_lines() -> None:
     import matplotlib as mpl
 
     mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    plt.figure()  # the plot draws on the current axes, which may be another test's
     plan = {**SMALL, "models": [{"name": "mine", "policy": Remembering()}]}
     rates = evaluate(plan).data.success.groupby("condition").mean()
     axes = rates.to_series().plot.bar()
