@@ -10,6 +10,8 @@ PLAN ?= examples/first_claims.yaml
 OUT ?= runs/first_claims
 BENCHMARKS ?= step_speed episode_costs whole_evaluation wrapper_costs executors shared_inference worker_memory million_episodes
 PYTEST_ARGS ?=
+# A file of tests stays in one process, so that its fixtures are made once.
+PARALLEL ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile
 export MUJOCO_GL ?= egl
 
 BIN := $(VENV)/bin
@@ -47,10 +49,10 @@ types: $(INSTALLED)
 	$(BIN)/mypy
 
 test: setup lint types
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
 
 test-all: setup lint types
-	$(BIN)/python -m pytest -m "slow or not slow" $(PYTEST_ARGS)
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow or not slow" $(PYTEST_ARGS)
 
 bench: setup
 	@set -e; for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py; done
