@@ -137,6 +137,14 @@ def test_latex_escapes_names(replay):
     assert len(re.findall(r"^OpenVLA|^X-VLA|^VLA-Adapter", text, re.MULTILINE)) == 24
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_says_what_stands_beside_the_verdicts(form):
+    rows = {"contract_status": "unknown", "contract_note": "the authors were asked"}
+    written = " ".join(FORMS[form].write(claims(judged(evaluation(rows=rows)))).split())
+    assert "contract unknown, accepted: the authors were asked" in written
+    assert written.count("repeats every record") == 1
+
+
 @pytest.mark.parametrize("form", ["json", *FORMS])
 def test_no_output_words_a_status_as_a_recommendation(replay, form):
     if form == "json":

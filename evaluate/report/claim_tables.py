@@ -91,8 +91,20 @@ def claims(run: Run) -> Table:
         Field(behind, lambda row: text(_checks_behind(run, row))),
         *map(_for_programs, programs),
     )
-    below = (status_summary(run.judgement), WORDING)
+    below = (status_summary(run.judgement), *_notes_below(run), WORDING)
     return row_table(run, "claims", "Claims and what limits them", fields, below)
+
+
+def _notes_below(run: Run) -> list[str]:
+    """Return the notes of the verdicts, each once with the rows that it concerns."""
+    rows: dict[str, list[str]] = {}
+    for row, note in enumerate(run.judgement.verdicts["notes"].values.tolist()):
+        rows.setdefault(note, []).append(run.short(row))
+    rows.pop("", None)
+    return [
+        f"{'Every row' if len(labels) == run.rows else '; '.join(labels)}: {note}."
+        for note, labels in rows.items()
+    ]
 
 
 def _for_programs(field: Field) -> Field:
