@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from roep_gym.cli.foreign_code import policy_code, suite_code
+from roep_gym.cli.foreign_code import policy_code, suite_code, training_code
 from roep_gym.cli.main import main
 
 MODULE = """
@@ -35,6 +35,8 @@ def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "foreign_module.py").write_text(MODULE.format(marker=str(marker)))
     (tmp_path / "statistics.pkl").write_bytes(pickle.dumps(Runs(marker)))
     (tmp_path / "model.zip").write_bytes(b"")
+    training = "environment: {env_id: roep_gym/Tabletop-v0}\nalgorithm: foreign_module:make\n"
+    (tmp_path / "training.yaml").write_text(training)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     return marker
@@ -86,8 +88,9 @@ def test_a_dry_run_knows_a_wrong_name(capsys: pytest.CaptureFixture[str]) -> Non
         ["evaluate", "--policy", "foreign_module:make", "--task", "tabletop/carry"],
         ["evaluate", "--policy", "random", "--task", "foreign_module:make"],
         ["serve", "foreign_module:make", "--port", "0"],
+        ["train", "training.yaml"],
     ],
-    ids=["evaluate", "suite", "serve"],
+    ids=["evaluate", "suite", "serve", "train"],
 )
 def test_foreign_code_is_named_before_it_runs(
     marker: Path, capsys: pytest.CaptureFixture[str], command: list[str]
@@ -106,3 +109,10 @@ def test_what_runs_code_is_named_by_kind() -> None:
     assert policy_code("sb3", {"algorithm": "m:A", "path": "a"}) == ["algorithm m:A", "path a"]
     assert policy_code("random", {}) == policy_code("openpi", {"host": "h:1"}) == []
     assert suite_code(["tabletop/carry", "goal_stove", "m:S/a", "m:S"]) == ["suite m:S"] * 2
+    wrappers = [{"name": "m:W"}, {"name": "FlattenObservation"}]
+    source = {
+        "environment": {"suite_task": "s:S/a", "env_id": "m:E-v0", "wrappers": wrappers},
+        "hyperparameters": {"a": "m:A"},
+    }
+    assert training_code(source) == ["s:S/a", "m:E-v0", "m:W", "m:A"]
+    assert training_code({"algorithm": "PPO", "shield": "runs/a.json", "note": "time: 3"}) == []

@@ -248,8 +248,14 @@ def test_a_missing_extra_package_is_named(models: Path, monkeypatch: pytest.Monk
         ("PP0", "ppo", {}, UnknownNameError, "Did you mean 'PPO'"),
         ("PPO", "absent", {}, InvalidInputError, "there is no such file"),
         ("SAC", "ppo", {}, InvalidInputError, "Expected a model of SAC in"),
-        ("no_such_module:X", "ppo", {}, InvalidInputError, "Expected an algorithm at 'no_such_module:X'"),
-        ("stable_baselines3:X", "ppo", {}, InvalidInputError, "Expected an algorithm at"),
+        (
+            "no_such_module:X",
+            "ppo",
+            {},
+            InvalidInputError,
+            "Expected a class of an algorithm at 'no_such_module:X'",
+        ),
+        ("stable_baselines3:X", "ppo", {}, InvalidInputError, "Expected a class of an algorithm at"),
         ("PPO", "ppo", {"contract": {"precison": ""}}, UnknownNameError, "Did you mean 'precision'"),
         (
             "PPO",

@@ -1,10 +1,12 @@
 """Code from outside this package that a command is about to run: modules, packages and files that hold pickles.
 
-`policy_code` and `suite_code` name it without loading anything, `announce` prints it in one line before it is loaded.
+`policy_code`, `suite_code` and `training_code` name it without loading anything, `announce` prints it in one line
+before it is loaded.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +15,9 @@ from roep_gym.error import bounded
 from roep_gym.policies.registry import POLICIES
 from roep_gym.suites.registry import foreign_suite
 
-__all__ = ["announce", "policy_code", "suite_code"]
+__all__ = ["announce", "policy_code", "suite_code", "training_code"]
+
+_REFERENCE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.-]*")
 
 
 def policy_code(policy: str, arguments: Mapping[str, Any]) -> list[str]:
@@ -30,6 +34,15 @@ def policy_code(policy: str, arguments: Mapping[str, Any]) -> list[str]:
 def suite_code(tasks: Iterable[str]) -> list[str]:
     """Return what runs when the tasks that a plan names are looked up."""
     return [f"suite {suite}" for task in tasks if (suite := foreign_suite(task)) is not None]
+
+
+def training_code(source: object) -> list[str]:
+    """Return every `module:attribute` in a training file, wherever it stands."""
+    if isinstance(source, Mapping):
+        return [name for value in source.values() for name in training_code(value)]
+    if isinstance(source, list):
+        return [name for value in source for name in training_code(value)]
+    return [source] if isinstance(source, str) and _REFERENCE.fullmatch(source.partition("/")[0]) else []
 
 
 def announce(parts: Iterable[str]) -> None:

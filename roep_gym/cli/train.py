@@ -14,6 +14,7 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.foreign_code import announce, training_code
 from roep_gym.cli.terminal import say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InvalidInputError, shown
@@ -54,8 +55,11 @@ def run(argv: Sequence[str]) -> int:
     for name, value in (("seed", arguments.seed), ("total_timesteps", arguments.timesteps)):
         if value is not None:
             source[name] = value
+    announce(training_code(source))
     config = training_config(source)
     out = arguments.out or Path("runs", config.name)
+    if arguments.resume and (out / "resume").exists():
+        announce([f"checkpoint {out / 'resume'}"])
     model = out / "model.zip"
     before = model.stat().st_mtime_ns if model.exists() else None
     try:

@@ -32,6 +32,7 @@ from roep_gym.policies.model_spaces import (
     same_observation,
 )
 from roep_gym.policies.revision import file_revision
+from roep_gym.registry import load_place
 from roep_gym.typing import Array, Observation
 
 __all__ = ["ALGORITHMS", "ModelPolicy", "SB3Policy", "algorithm_class", "check_device"]
@@ -299,21 +300,17 @@ def algorithm_class(algorithm: str) -> Any:
         InvalidInputError: There is no such algorithm.
         DependencyNotInstalledError: Its package is missing.
     """
-    module, _, attribute = algorithm.partition(":")
-    if not attribute:
-        if algorithm not in ALGORITHMS:
-            raise unknown_name("Stable-Baselines3 algorithm", algorithm, ALGORITHMS)
-        module, attribute = ALGORITHMS[algorithm], algorithm
+    if ":" in algorithm:
+        return load_place(algorithm, "class of an algorithm")
+    if algorithm not in ALGORITHMS:
+        raise unknown_name("Stable-Baselines3 algorithm", algorithm, ALGORITHMS)
     try:
-        return getattr(importlib.import_module(module), attribute)
+        package = importlib.import_module(ALGORITHMS[algorithm])
     except ModuleNotFoundError as error:
-        if module != "sb3_contrib":
-            raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
         raise DependencyNotInstalledError(
             f"{algorithm} is an algorithm of sb3-contrib, which is not installed; run pip install sb3-contrib."
         ) from error
-    except AttributeError as error:
-        raise InvalidInputError(f"Expected an algorithm at {algorithm!r}, got: {error}.") from error
+    return getattr(package, algorithm)
 
 
 def _load(algorithm: str, file: Path, device: str) -> Any:
