@@ -13,6 +13,7 @@ FACADES = (
     "roep_gym.envs",
     "roep_gym.wrappers",
     "roep_gym.policies",
+    "roep_gym.policies.conversions",
     "roep_gym.suites",
     "roep_gym.shields",
     "roep_gym.training",

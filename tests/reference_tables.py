@@ -34,6 +34,7 @@ from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, ROW_VARIABLE
 from roep_gym.evaluate.store import flat_tables
 from roep_gym.evaluate.store.dataset import build_steps
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode
+from roep_gym.policies.conversions import ACTION_STEPS, FRAME_STEPS
 from roep_gym.policies.expert import ExpertPolicy
 from roep_gym.policies.openpi.policy import OpenPIPolicy
 from roep_gym.policies.openpi.request import PRESETS
@@ -238,6 +239,17 @@ def _proprio() -> str:
     return _markdown(["index", "entries", "robosuite's observable", "units"], rows)
 
 
+def _conversions(steps: Mapping[str, Any]) -> Callable[[], str]:
+    """Return each named conversion with the first sentence of its function."""
+
+    def table() -> str:
+        texts = {name: inspect.getdoc(getattr(step, "func", step)) or "" for name, step in steps.items()}
+        rows = [[_code(n), t.split("\n")[0].split(". ")[0].removesuffix(".")] for n, t in texts.items()]
+        return _markdown(["step", "what it does"], rows)
+
+    return table
+
+
 def _presets() -> str:
     shown = (
         "chunk_length",
@@ -312,6 +324,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "model": _dataclass(ModelSpec),
     "observation request": _dataclass(ObservationRequest),
     "openpi arguments": _arguments(OpenPIPolicy),
+    "frame steps": _conversions(FRAME_STEPS),
+    "action steps": _conversions(ACTION_STEPS),
     "openpi presets": _presets,
     "perturb arguments": _arguments(PerturbObservation),
     "plan": _dataclass(EvaluationPlan),

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.spatial.transform import Rotation
 
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
+from roep_gym.policies.conversions import resize_with_pad
 from roep_gym.policies.openpi.request import (
     PRESETS,
-    axis_angle,
     build_request,
     measure_request,
-    resize_with_pad,
-    rotated_180,
 )
 
 FIELDS = {
@@ -40,47 +37,6 @@ def given(**entries: Any) -> PolicyInput:
         **entries,
     }
     return PolicyInput("run/0/3", 5, "turn on the stove", observation)
-
-
-def test_published_rotation_is_a_mirror_of_the_upright_frame():
-    raw = np.arange(3 * 4 * 3, dtype=np.uint8).reshape(3, 4, 3)  # as LIBERO renders: rows bottom-up
-    upright = raw[::-1]
-    published = raw[::-1, ::-1]
-    np.testing.assert_array_equal(rotated_180(upright), published)
-    assert not np.array_equal(rotated_180(upright), upright[::-1, ::-1])
-    assert rotated_180(upright).flags.c_contiguous
-
-
-@pytest.mark.parametrize("shape", [(256, 256), (128, 128), (100, 200), (480, 640), (37, 11), (224, 224)])
-def test_resize_agrees_with_openpis_own_package(shape: tuple[int, int]):
-    theirs = pytest.importorskip("openpi_client.image_tools", reason="needs the extra 'servers'")
-    frame = np.random.default_rng(1).integers(0, 256, (*shape, 3), dtype=np.uint8)
-    np.testing.assert_array_equal(resize_with_pad(frame, 224), theirs.resize_with_pad(frame, 224, 224))
-
-
-def test_resize_pads_evenly_with_black():
-    resized = resize_with_pad(np.full((100, 200, 3), 255, dtype=np.uint8), 224)
-    assert (resized[:56] == 0).all()
-    assert (resized[168:] == 0).all()
-    assert (resized[56:168] == 255).all()
-
-
-@pytest.mark.parametrize("vector", [[0.3, -0.2, 0.1], [0, 0, 3.0], [-1.2, 2.0, 0.4]])
-def test_axis_angle_of_a_rotation(vector: list[float]):
-    quaternion = Rotation.from_rotvec(vector).as_quat(canonical=True)
-    np.testing.assert_allclose(axis_angle(quaternion), vector, atol=1e-12)
-
-
-def test_axis_angle_does_not_flip_the_antipode():
-    quaternion = -Rotation.from_rotvec([0, 0, 1.0]).as_quat(canonical=True)
-    np.testing.assert_allclose(axis_angle(quaternion), [0, 0, -(2 * np.pi - 1.0)], atol=1e-12)
-
-
-@pytest.mark.parametrize("w", [1.0, -1.0, 1.0000001])
-def test_axis_angle_of_no_rotation_leaves_its_input(w: float):
-    quaternion = np.array([0.0, 0.0, 0.0, w])
-    np.testing.assert_array_equal(axis_angle(quaternion), np.zeros(3))
-    assert quaternion[3] == w
 
 
 def test_request_of_a_libero_checkpoint():

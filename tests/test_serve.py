@@ -40,14 +40,12 @@ from roep_gym.policies.batching import BatchLimits, PolicyBatcher
 from roep_gym.policies.contract_suite import PolicyContractTests
 from roep_gym.policies.openpi.codec import pack, unpack
 from roep_gym.policies.openpi.policy import OpenPIPolicy
-from roep_gym.policies.openpi.request import axis_angle
 from roep_gym.policies.openpi.server import (
     LAYOUTS,
     MAX_OPEN_EPISODES,
     OpenPIServer,
     OpenPISession,
     client_arguments,
-    quaternion,
 )
 
 
@@ -373,13 +371,6 @@ def test_the_libero_layout_refuses_what_that_client_does_not_send() -> None:
         InvalidInputError, match="Expected an array of 1 dimensions under the key 'observation/state'"
     ):
         session.infer({"observation/image": np.zeros((2, 2, 3))})
-
-
-@pytest.mark.parametrize("angle", [0.0, 1e-3, 1.0, 3.0, 4.0, 6.28])
-def test_quaternions_come_back_with_their_sign(angle: float) -> None:
-    axis = np.array([0.6, 0.0, -0.8])
-    given = np.array([*(axis * np.sin(angle / 2)), np.cos(angle / 2)])
-    np.testing.assert_allclose(quaternion(axis_angle(given)), given, atol=1e-9)
 
 
 def test_arguments_for_the_client_name_what_the_policy_looks_at() -> None:

@@ -1,33 +1,28 @@
 """What a policy server of openpi is sent: presets for published checkpoints, and the request of one decision.
 
 `OpenPIPreset` ties the keys of a request to our observations and declares the runtime contract; `PRESETS` holds those
-of the published LIBERO checkpoints and "custom" for a server of one's own. `resize_with_pad`, `rotated_180` and
-`axis_angle` are the conversions of openpi's LIBERO client (`examples/libero/main.py`, `image_tools.py`).
+of the published LIBERO checkpoints and "custom" for a server of one's own.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import PolicyEpisode, PolicyInput
+from roep_gym.policies.conversions import libero_state, resize_with_pad, rotated_180
 from roep_gym.typing import JSON, Array, FloatArray
 
 __all__ = [
     "PRESETS",
     "OpenPIPreset",
-    "axis_angle",
     "build_request",
     "measure_request",
-    "resize_with_pad",
-    "rotated_180",
 ]
 
 REQUEST_SIZE = 224
@@ -176,54 +171,9 @@ def measure_request(
     return found
 
 
-def rotated_180(frame: Array) -> Array:
-    """Turn an upright frame (H, W, ...) into LIBERO's raw frame turned by 180 degrees.
-
-    The raw frame has the rows of the upright one in reverse order. Turning it by 180 degrees reverses rows and columns,
-    so that the rows are upright again and the columns are mirrored.
-    """
-    return np.ascontiguousarray(frame[:, ::-1])
-
-
-def resize_with_pad(frame: Array, size: int) -> Array:
-    """Scale a uint8 frame (H, W, 3) to fit into (size, size, 3), bilinear, and pad it evenly with black."""
-    height, width = frame.shape[:2]
-    if (height, width) == (size, size):
-        return frame
-    ratio = max(height, width) / size
-    inner_height, inner_width = int(height / ratio), int(width / ratio)
-    scaled = Image.fromarray(frame).resize((inner_width, inner_height), resample=Image.Resampling.BILINEAR)
-    padded = np.zeros((size, size, frame.shape[2]), dtype=np.uint8)
-    top, left = (size - inner_height) // 2, (size - inner_width) // 2
-    padded[top : top + inner_height, left : left + inner_width] = np.asarray(scaled)
-    return padded
-
-
-def axis_angle(quaternion: FloatArray) -> FloatArray:
-    """Return the rotation vector (3,) of a quaternion xyzw, with its angle in [0, 2 pi] as robosuite has it.
-
-    A quaternion and its antipode give different vectors: the checkpoints were trained on this form.
-    """
-    w = min(max(float(quaternion[3]), -1.0), 1.0)
-    sine = math.sqrt(1.0 - w * w)
-    if math.isclose(sine, 0.0):
-        return np.zeros(3)
-    return np.asarray(quaternion[:3], dtype=np.float64) * 2.0 * math.acos(w) / sine
-
-
 def _state(episode: PolicyEpisode, given: PolicyInput) -> FloatArray:
-    values = dict(
-        zip(episode.fields.get("proprio", ()), _entry(given, "proprio").astype(np.float64), strict=True)
-    )
-    try:
-        position = [values[f"eef_pos_{axis}"] for axis in "xyz"]
-        rotation = axis_angle(np.array([values[f"eef_quat_{axis}"] for axis in "xyzw"]))
-        gripper = [values["gripper_qpos_0"], values["gripper_qpos_1"]]
-    except KeyError as error:
-        raise InvalidInputError(
-            f"Expected the entry {error} in the observation proprio, got {sorted(values)}."
-        ) from error
-    return np.concatenate([position, rotation, gripper])
+    values = _entry(given, "proprio").astype(np.float64)
+    return libero_state(dict(zip(episode.fields.get("proprio", ()), values, strict=True)))
 
 
 def _entry(given: PolicyInput, name: str) -> Array:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import http
 import itertools
 import logging
-import math
 import threading
 import time
 import traceback
@@ -32,9 +31,10 @@ from roep_gym import escape, seeding
 from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, bounded, shown, unknown_name
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import PolicyBatcher
+from roep_gym.policies.conversions import quaternion, rotated_180
 from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
-from roep_gym.policies.openpi.request import PRESETS, rotated_180
-from roep_gym.typing import Array, FloatArray
+from roep_gym.policies.openpi.request import PRESETS
+from roep_gym.typing import Array
 
 __all__ = [
     "LAYOUTS",
@@ -43,7 +43,6 @@ __all__ = [
     "OpenPISession",
     "client_arguments",
     "metadata",
-    "quaternion",
 ]
 
 MAX_OPEN_EPISODES = 64
@@ -306,14 +305,6 @@ def needed_observations(wanted: ObservationRequest) -> list[str]:
     kinds = ("image", "depth") if wanted.depth else ("image",)
     names = [f"{camera}_{kind}" for camera in wanted.cameras for kind in kinds]
     return [*names, "object_state"] if wanted.object_state else names
-
-
-def quaternion(rotation: FloatArray) -> FloatArray:
-    """Return the quaternion xyzw of a rotation vector (3,): the inverse of `axis_angle`, sign included."""
-    angle = float(np.linalg.norm(rotation))
-    if math.isclose(angle, 0.0):
-        return np.array([0.0, 0.0, 0.0, 1.0])
-    return np.array([*(rotation / angle * math.sin(angle / 2)), math.cos(angle / 2)])
 
 
 def _named(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, Array]:
