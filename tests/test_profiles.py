@@ -57,7 +57,7 @@ def test_a_profile_survives_json(name: str) -> None:
         ),
         (
             {"name": "x", "operators": [{"operator": "rgb_occlusion", "alpha": 2}]},
-            "to be a number in [0, 1], got 2.",
+            "to be a finite number in 0..1, got 2.",
         ),
         (
             {"name": "medium", "operators": []},

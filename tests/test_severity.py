@@ -107,7 +107,7 @@ def test_a_scaled_profile_says_so_and_can_be_read_again() -> None:
 )
 def test_a_severity_that_can_leave_the_range_is_refused_at_once(severity: Any) -> None:
     with pytest.raises(
-        InvalidInputError, match=re.escape("'alpha' of 'rgb_occlusion' to be a number in [0, 1]")
+        InvalidInputError, match=re.escape("'alpha' of 'rgb_occlusion' to be a finite number in 0..1")
     ):
         table(severity)
 

@@ -295,7 +295,7 @@ def test_a_penalty_is_due_exactly_where_the_shield_intervened() -> None:
             {"terminate_on_refusal": True},
             "Expected a shield for terminate_on_refusal=True to act on, got none",
         ),
-        ({"profile": "strong", "severity": 3}, "to be a number in [0, 1], got 1.5."),
+        ({"profile": "strong", "severity": 3}, "to be a finite number in 0..1, got 1.5."),
     ],
 )
 def test_what_does_not_fit_is_refused(settings: dict[str, Any], message: str) -> None:

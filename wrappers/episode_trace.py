@@ -1,8 +1,8 @@
 """The trace of an episode while it runs, and the record that it becomes (protocol section 8).
 
 `TraceLayout` says how wide the columns are, `EpisodeTrace` collects observations and actions and turns them into an
-`EpisodeRecord`. Row t of every step array holds what belongs to action t: the observation it acted on, with its
-perturbation, and what the step did.
+`EpisodeRecord`, `termination_reason` says why an episode ended. Row t of every step array holds what belongs to action
+t: the observation it acted on, with its perturbation, and what the step did.
 """
 
 from __future__ import annotations
@@ -20,11 +20,20 @@ from roep_gym.record import NOT_RUN, UNSAFE_CHANNELS, EpisodeAttributes, Episode
 from roep_gym.shields import PROJECTIONS, SHIELD_REASONS
 from roep_gym.typing import JSON, Array, FloatArray, Info
 
-__all__ = ["FRAME_CHOICES", "EpisodeTrace", "FrameChoice", "TraceLayout"]
+__all__ = ["FRAME_CHOICES", "EpisodeTrace", "FrameChoice", "TraceLayout", "termination_reason"]
 
 FrameChoice = Literal["none", "looked", "all"]
 FRAME_CHOICES: tuple[FrameChoice, ...] = ("none", "looked", "all")
 _MISSING: Mapping[str, Any] = {}
+
+
+def termination_reason(info: Info, *, truncated: bool) -> str:
+    """Return `info["termination"]`, or what else the last step tells: `success`, `timeout` or `unknown`."""
+    if "termination" in info:
+        return str(info["termination"])
+    if info.get("is_success"):
+        return "success"
+    return "timeout" if truncated else "unknown"
 
 
 @dataclass(frozen=True)
@@ -73,13 +82,7 @@ class EpisodeTrace:
         return len(self._rows["reward"])
 
     def observe(self, observation: Mapping[str, Array], info: Info, *, looked: bool) -> None:
-        """Take the next observation.
-
-        Args:
-            observation: Arrays by key.
-            info: The `info` that came with it.
-            looked: Whether its frames were asked for.
-        """
+        """Take the next observation, arrays by key, and whether its frames were asked for."""
         layout = self._layout
         report = info.get("perturbation", _MISSING)
         metadata, changed = report.get("metadata", _MISSING), report.get("changed", _MISSING)
@@ -103,12 +106,7 @@ class EpisodeTrace:
         self._observations += 1
 
     def act(self, proposed: FloatArray, reward: float, info: Info) -> None:
-        """Take an action that was executed, with the `info` of its step.
-
-        Args:
-            proposed: The action given by the policy, float32, finite.
-            reward: Reward of the step.
-            info: The `info` of the step.
+        """Take an action that was executed, float32 and finite as the policy gave it, with the `info` of its step.
 
         Raises:
             UnknownNameError: The shield's reason or projection is not among the known ones.
@@ -156,16 +154,7 @@ class EpisodeTrace:
         profile: Mapping[str, JSON] | None,
         cause: str = "",
     ) -> EpisodeRecord:
-        """Return the record of the episode.
-
-        Args:
-            reason: Termination reason.
-            reset_info: The `info` of the reset.
-            episode: The episode.
-            proprio: Names of the entries of the low-dimensional observation.
-            profile: The perturbation profile that acted, None without perturbation.
-            cause: Why the episode ended, where the reason does not say it.
-        """
+        """Return the record of the episode; see `EpisodeAttributes` for what the arguments are."""
         n, layout = self.steps, self._layout
         steps = {
             name: np.array(self._rows[name], dtype=dtype).reshape(n, *shape)
@@ -210,7 +199,7 @@ class EpisodeTrace:
             reason=reason,
             steps=self.steps,
             recorded_steps=self.steps,
-            max_abs_action=float(finite.max()) if finite.size else float("nan"),
+            max_abs_action=float(finite.max()) if finite.size else math.nan,
             nonfinite_actions=self._nonfinite,
             intervention_steps=self._intervention_steps,
             refusals=self._refusals,
@@ -235,12 +224,7 @@ class EpisodeTrace:
         )
 
 
-_WITHOUT_SHIELD: Mapping[str, Any] = {
-    "risk": float("nan"),
-    "intervened": NOT_RUN,
-    "shield_reason": NOT_RUN,
-    "projection": NOT_RUN,
-}
+_WITHOUT_SHIELD = {"risk": math.nan, **dict.fromkeys(("intervened", "shield_reason", "projection"), NOT_RUN)}
 
 
 def _columns(layout: TraceLayout) -> dict[str, tuple[Any, tuple[int, ...]]]:

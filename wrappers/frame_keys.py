@@ -16,6 +16,7 @@ from gymnasium import spaces
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.wrappers.operators.base import Modality, frame_layout
+from roep_gym.wrappers.stack_order import find_wrapper
 
 __all__ = ["BOX_KEY", "FrameKeys", "boxes_of", "check_nothing_left", "find_frame_keys", "split_observation"]
 
@@ -31,11 +32,7 @@ class FrameKeys(NamedTuple):
 
 
 def boxes_of(space: spaces.Space[Any]) -> dict[str, spaces.Space[Any]]:
-    """Return the spaces of an observation by key.
-
-    Raises:
-        InvalidInputError: The space is neither a Dict nor a Box.
-    """
+    """Return the spaces of a Dict or Box observation by key."""
     if isinstance(space, spaces.Dict):
         return dict(space.spaces)
     if isinstance(space, spaces.Box):
@@ -54,12 +51,7 @@ def find_frame_keys(
     """Return the keys of images and depth arrays of an observation space.
 
     An image is a uint8 Box of three axes with 1, 3 or 4 channels, last or first. Depth is a float Box of one channel
-    whose key ends in `_depth`, or any that `depth_keys` names.
-
-    Args:
-        space: A Dict or Box.
-        image_keys: Images to take instead of all.
-        depth_keys: Depth arrays to take instead of all.
+    whose key ends in `_depth`. Keys that are given are taken instead of these.
 
     Raises:
         UnknownNameError: A given key is not in the space.
@@ -85,18 +77,12 @@ def find_frame_keys(
 
 
 def check_nothing_left(env: gym.Env[Any, Any], keys: FrameKeys, kinds: Set[Modality]) -> None:
-    """Refuse arrays that may be frames but are not among the keys, and images that may be stacked frames.
+    """Refuse arrays of these kinds that may be frames but are not among the keys, and images that may be stacked.
 
-    Args:
-        env: The environment.
-        keys: What was found.
-        kinds: Kinds of arrays that are perturbed, and whose keys nobody gave.
-
-    Raises:
-        InvalidInputError: An array of these kinds is left out (float or grey images, stacks of images, whatever is
-            nested), or an image has four channels, or comes from a frame stack of images without channels.
+    Left out may be float or grey images, stacks of images, and whatever is nested. An image may be a stack where it has
+    four channels, or comes from a frame stack of images without channels.
     """
-    stacked = _stacks(env)
+    stacked = find_wrapper(env, gym.wrappers.FrameStackObservation) is not None
     boxes = boxes_of(env.observation_space)
     doubtful = [
         f"{key!r} (stacked frames or channels) {boxes[key].shape}"
@@ -111,14 +97,6 @@ def check_nothing_left(env: gym.Env[Any, Any], keys: FrameKeys, kinds: Set[Modal
             "Expected to know every image and depth array of the observation before a part of them is perturbed, got "
             f"{', '.join(doubtful)}; name what is to be perturbed with image_keys and depth_keys."
         )
-
-
-def _stacks(env: gym.Env[Any, Any]) -> bool:
-    while isinstance(env, gym.Wrapper):
-        if isinstance(env, gym.wrappers.FrameStackObservation):
-            return True
-        env = env.env
-    return False
 
 
 def _leaves(boxes: Mapping[str, spaces.Space[Any]]) -> Iterator[tuple[tuple[str, ...], spaces.Box]]:

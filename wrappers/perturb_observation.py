@@ -50,6 +50,12 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
     `changed` by key for frames that were rendered. A frame that was not rendered stays zero; its metadata comes from
     the key all the same.
 
+    Attributes:
+        profile: The profile, before its severity is scaled.
+        acting_profile: The profile as it acts in the present episode.
+        frame_keys: Keys of the arrays that are perturbed.
+        keep_clean: Whether `info["clean_frames"]` is given.
+
     Example:
         >>> import gymnasium as gym
         >>> import roep_gym
@@ -108,35 +114,16 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         )
         gym.Wrapper.__init__(self, env)
         self.observation_space = _with_zero(env.observation_space, keys)
-        self._profile, self._frame_keys, self._keep_clean = resolved, keys, keep_clean
+        self.profile, self.acting_profile, self.frame_keys = resolved, resolved, keys
+        self.keep_clean = keep_clean
         self._modalities: dict[str, Modality] = {
             **dict.fromkeys(keys.images, _IMAGE),
             **dict.fromkeys(keys.depths, _DEPTH),
         }
-        self._severity, self._factor, self._acting = factor, 1.0, resolved
+        self._severity, self._factor = factor, 1.0
         self._tracker = EpisodeTracker()
         self._stream = ("", 0, 0)
         self._step_index = 0
-
-    @property
-    def profile(self) -> Profile:
-        """The profile that acts, before its severity is scaled."""
-        return self._profile
-
-    @property
-    def acting_profile(self) -> Profile:
-        """The profile as it acts in the present episode."""
-        return self._acting
-
-    @property
-    def frame_keys(self) -> FrameKeys:
-        """Keys of the arrays that are perturbed."""
-        return self._frame_keys
-
-    @property
-    def keeps_clean(self) -> bool:
-        """Whether `info["clean_frames"]` is given."""
-        return self._keep_clean
 
     def set_severity(self, severity: float | dict[str, JSON]) -> None:
         """Replace the severity from the next episode on, for a curriculum that goes by what was learned.
@@ -144,7 +131,7 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
         Raises:
             InvalidInputError: It is malformed, or takes the profile out of its range.
         """
-        self._severity = _fitting(plain(severity), self._profile)
+        self._severity = _fitting(plain(severity), self.profile)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode and perturb its first observation.
@@ -153,15 +140,15 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             InvalidInputError: The episode's identity names another profile than this wrapper's.
         """
         identity = self._tracker.begin(seed, options, self.unwrapped.np_random_seed)
-        named = ((options or {}).get("episode") or {}).get("profile", self._profile.name)
-        if named != self._profile.name:
+        named = ((options or {}).get("episode") or {}).get("profile", self.profile.name)
+        if named != self.profile.name:
             raise InvalidInputError(
-                f"Expected an episode of the profile {self._profile.name!r}, which this wrapper applies, got "
+                f"Expected an episode of the profile {self.profile.name!r}, which this wrapper applies, got "
                 f"{named!r}; build the environment of each condition with its own profile."
             )
         self._stream, self._step_index = identity.key, 0
         self._factor = self._severity.at(identity.key)
-        self._acting = self._profile.scaled(self._factor)
+        self.acting_profile = self.profile.scaled(self._factor)
         observation, info = self.env.reset(seed=seed, options=options)
         return self._perturb(observation, info)
 
@@ -183,25 +170,25 @@ class PerturbObservation(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstr
             if modality is None:
                 result[key] = deepcopy(clean)
             elif rendered:
-                result[key], metadata[key] = self._acting.perturb(
+                result[key], metadata[key] = self.acting_profile.perturb(
                     clean, modality, self._stream, self._step_index, key
                 )
                 changed[key] = not np.array_equal(result[key], clean)
-                if self._keep_clean:
+                if self.keep_clean:
                     clean_frames[key] = clean.copy()
             else:
                 result[key] = clean.copy()
-                metadata[key] = self._acting.describe(
+                metadata[key] = self.acting_profile.describe(
                     clean.shape, modality, self._stream, self._step_index, key
                 )
         report: Info = {
-            "profile": self._profile.name,
+            "profile": self.profile.name,
             "severity": self._factor,
             "metadata": metadata,
             "changed": changed,
         }
         info = {**info, "perturbation": report}
-        if self._keep_clean:
+        if self.keep_clean:
             info["clean_frames"] = clean_frames
         return (result if isinstance(observation, dict) else next(iter(result.values()))), info
 

@@ -13,12 +13,17 @@ from gymnasium import spaces
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker
 from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
 from roep_gym.record import EpisodeRecord
-from roep_gym.typing import JSON, Array, Info
-from roep_gym.wrappers.episode_trace import FRAME_CHOICES, EpisodeTrace, FrameChoice, TraceLayout
+from roep_gym.typing import Array, Info
+from roep_gym.wrappers.episode_trace import (
+    FRAME_CHOICES,
+    EpisodeTrace,
+    FrameChoice,
+    TraceLayout,
+    termination_reason,
+)
 from roep_gym.wrappers.frame_keys import BOX_KEY, FrameKeys, boxes_of, find_frame_keys, split_observation
-from roep_gym.wrappers.outcome import termination_reason
 from roep_gym.wrappers.perturb_observation import PerturbObservation
-from roep_gym.wrappers.stack_order import check_order, find_wrapper
+from roep_gym.wrappers.stack_order import check_order, find_attribute, find_wrapper
 
 __all__ = ["RecordEpisode"]
 
@@ -63,7 +68,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             raise unknown_name("choice of frames", str(frames), FRAME_CHOICES)
         check_order(env, RecordEpisode)
         perturbation = find_wrapper(env, PerturbObservation)
-        if frames != "none" and perturbation is not None and not perturbation.keeps_clean:
+        if frames != "none" and perturbation is not None and not perturbation.keep_clean:
             raise InvalidInputError(
                 f"Expected PerturbObservation(keep_clean=True) below RecordEpisode(frames={frames!r}), "
                 "got keep_clean=False; stored frames come with their clean ones."
@@ -71,8 +76,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         layout = _layout(env, perturbation)
         gym.utils.RecordConstructorArgs.__init__(self, frames=frames)
         gym.Wrapper.__init__(self, env)
-        self._layout, self._frames = layout, frames
-        self._perturbation = perturbation
+        self._layout, self._frames, self._perturbation = layout, frames, perturbation
         self._tracker = EpisodeTracker()
         self._trace: EpisodeTrace | None = None
         self._looked = True
@@ -86,12 +90,14 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         The environment is asked for all frames where all are stored.
         """
         self._looked = bool(wanted)
-        if self.env.has_wrapper_attr("request_frames"):
-            self.env.get_wrapper_attr("request_frames")(self._looked or self._frames == "all")
+        request = find_attribute(self.env, "request_frames")
+        if request is not None:
+            request(self._looked or self._frames == "all")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode."""
-        abandoned = self._abandoned()
+        steps = 0 if self._trace is None else self._trace.steps
+        abandoned: Info = {"abandoned_episode": {**asdict(self._episode), "steps": steps}} if steps else {}
         self._trace = None
         identity = self._tracker.begin(seed, options, self.unwrapped.np_random_seed)
         observation, info = self.env.reset(seed=seed, options=options)
@@ -101,7 +107,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         self._trace = EpisodeTrace(self._layout, self._frames)
         self._reset_info = info
         self._observe(self._trace, observation, info)
-        return observation, ({**info, "abandoned_episode": abandoned} if abandoned else info)
+        return observation, {**info, **abandoned}
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         """Make a step and record it.
@@ -123,10 +129,8 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         trace.act(proposed.ravel(), float(reward), info)
         self._observe(trace, observation, info)
         if terminated or truncated:
-            info = {
-                **info,
-                "episode_record": self._finish(trace, termination_reason(info, truncated=truncated)),
-            }
+            reason = termination_reason(info, truncated=truncated)
+            info = {**info, "episode_record": self._finish(trace, reason)}
         return observation, reward, terminated, truncated, info
 
     def end_episode(self, reason: str, cause: str) -> EpisodeRecord:
@@ -164,16 +168,18 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         carried: Info = {
             key: self._last_info[key] for key in ("instruction", "frames_rendered") if key in self._last_info
         }
-        info: Info = {**carried, "is_success": False, "termination": "invalid_execution"}
-        info["TimeLimit.truncated"] = False
-        info["episode_record"] = self._finish(trace, "invalid_execution", str(error))
+        info: Info = {
+            **carried,
+            "is_success": False,
+            "termination": "invalid_execution",
+            "TimeLimit.truncated": False,
+            "episode_record": self._finish(trace, "invalid_execution", str(error)),
+        }
         return deepcopy(self._observation), 0.0, True, False, info
 
     def _finish(self, trace: EpisodeTrace, reason: str, cause: str = "") -> EpisodeRecord:
-        named_fields = self.env.has_wrapper_attr("observation_fields")
-        fields = self.env.get_wrapper_attr("observation_fields") if named_fields else {}
-        perturbation = self._perturbation
-        self._trace = None
+        fields = find_attribute(self.env, "observation_fields", {})
+        perturbation, self._trace = self._perturbation, None
         return trace.finish(
             reason,
             self._reset_info,
@@ -182,11 +188,6 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             profile=None if perturbation is None else perturbation.acting_profile.to_spec(),
             cause=cause,
         )
-
-    def _abandoned(self) -> dict[str, JSON] | None:
-        if self._trace is None or self._trace.steps == 0:
-            return None
-        return {**asdict(self._episode), "steps": self._trace.steps}
 
 
 def _as_array(action: Any) -> Array:
@@ -217,6 +218,5 @@ def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> 
     key = "proprio" if "proprio" in boxes else BOX_KEY
     vector = key in boxes and len(boxes[key].shape or ()) == 1
     size = int(np.prod(boxes[key].shape or ())) if vector else 0
-    watched = env.has_wrapper_attr("unsafe_channels")
-    channels = tuple(env.get_wrapper_attr("unsafe_channels")) if watched else ()
+    channels = tuple(find_attribute(env, "unsafe_channels", ()))
     return TraceLayout(low, high, key if vector else None, size, keys.images, keys.depths, channels)

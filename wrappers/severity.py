@@ -2,24 +2,25 @@
 
 `Severity` is a factor on every severity of a profile, 0 for the identity and 1 for the profile as it is.
 `Severity.from_spec` reads the forms that people write, `Severity.at` gives the factor of an episode, a pure function of
-the episode's key.
+the episode's key. A constant is a schedule of one point.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from roep_gym import seeding
+from roep_gym.arguments import read_number
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.typing import JSON
 
-__all__ = ["ChosenSeverity", "ConstantSeverity", "ScheduledSeverity", "Severity", "UniformSeverity"]
+__all__ = ["ChosenSeverity", "ScheduledSeverity", "Severity", "UniformSeverity"]
 
 Stream = tuple[str, int, int]
 """Run id, seed group and episode (`EpisodeIdentity.key`)."""
@@ -51,7 +52,7 @@ class Severity(ABC):
             InvalidInputError: The form is malformed, or a factor is negative or not finite.
         """
         if not isinstance(spec, Mapping):
-            return ConstantSeverity(_factor(spec))
+            return ScheduledSeverity((0.0,), (_factor(spec),))
         if len(spec) != 1:
             raise InvalidInputError(
                 f"Expected a severity as a number or one of {list(_FORMS)}, got {dict(spec)!r}."
@@ -62,22 +63,6 @@ class Severity(ABC):
         if not isinstance(values, list | tuple) or not values:
             raise InvalidInputError(f"Expected the severity {form!r} to hold a list, got {values!r}.")
         return _FORMS[form](list(values))
-
-
-@dataclass(frozen=True)
-class ConstantSeverity(Severity):
-    """The same factor in every episode."""
-
-    factor: float
-
-    @property
-    def largest(self) -> float:
-        """The factor."""
-        return self.factor
-
-    def at(self, stream: Stream) -> float:
-        """Return the factor."""
-        return self.factor
 
 
 @dataclass(frozen=True)
@@ -137,20 +122,17 @@ class ChosenSeverity(Severity):
 
 
 def _factor(value: JSON) -> float:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < 0:
-        raise InvalidInputError(f"Expected a severity to be a finite number >= 0, got {value!r}.")
-    return float(value)
+    return read_number("a severity", value, 0.0)
 
 
 def _uniform(bounds: list[JSON]) -> UniformSeverity:
     if len(bounds) != 2:
         raise InvalidInputError(f"Expected the severity 'uniform' to hold [low, high], got {bounds!r}.")
     low, high = map(Severity.from_spec, bounds)
-    if any(not isinstance(bound, ConstantSeverity | ScheduledSeverity) for bound in (low, high)):
+    if not isinstance(low, ScheduledSeverity) or not isinstance(high, ScheduledSeverity):
         raise InvalidInputError(f"Expected the bounds of 'uniform' as numbers or schedules, got {bounds!r}.")
-    points = {0.0}.union(*(bound.episodes for bound in (low, high) if isinstance(bound, ScheduledSeverity)))
-    episodes = {rounded(point) for point in points for rounded in (math.floor, math.ceil)}
+    points = low.episodes + high.episodes
+    episodes = {0, *map(math.floor, points), *map(math.ceil, points)}
     if any(low.at(("", 0, episode)) > high.at(("", 0, episode)) for episode in episodes):
         raise InvalidInputError(f"Expected the lower bound of 'uniform' first, got {bounds!r}.")
     return UniformSeverity(low, high)
@@ -167,8 +149,8 @@ def _schedule(points: list[JSON]) -> ScheduledSeverity:
     return ScheduledSeverity(episodes, factors)
 
 
-def _choice(factors: list[JSON]) -> ChosenSeverity:
-    return ChosenSeverity(tuple(map(_factor, factors)))
-
-
-_FORMS = {"uniform": _uniform, "choice": _choice, "schedule": _schedule}
+_FORMS: Mapping[str, Callable[[list[JSON]], Severity]] = {
+    "uniform": _uniform,
+    "choice": lambda factors: ChosenSeverity(tuple(map(_factor, factors))),
+    "schedule": _schedule,
+}

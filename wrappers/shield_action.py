@@ -1,11 +1,8 @@
-"""A wrapper that lets a shield act between a policy and the environment.
-
-- ``ShieldAction``: replaces actions whose risk reaches the shield's threshold.
-"""
+"""`ShieldAction`: a shield between the policy and the environment (protocol section 6)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsFloat
 
 import gymnasium as gym
@@ -21,7 +18,7 @@ from roep_gym.shields.features import field_indices
 from roep_gym.shields.projection import check_proposed_action
 from roep_gym.shields.registry import find_shield
 from roep_gym.typing import Array, Info
-from roep_gym.wrappers.stack_order import check_order
+from roep_gym.wrappers.stack_order import check_order, find_attribute
 
 __all__ = ["ShieldAction"]
 
@@ -99,8 +96,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             shield=shield,
             observation_key=observation_key,
             field_names=None if field_names is None else list(field_names),
-            terminate_on_refusal=terminate_on_refusal,
-            frames_on_intervention=frames_on_intervention,
+            **flags,
         )
         gym.Wrapper.__init__(self, env)
 
@@ -200,7 +196,7 @@ class ShieldAction(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 def _check_actions(env: gym.Env[Any, Any], shield: RuntimeShield) -> int:
     """Return the action size, after holding the shield against the action space and the control mode."""
     expected = shield.control_mode
-    mode = env.get_wrapper_attr("control_mode") if env.has_wrapper_attr("control_mode") else expected
+    mode = find_attribute(env, "control_mode", expected)
     if mode != expected:
         raise InvalidInputError(
             f"Expected the control mode {expected!r} for this shield, got an environment in {mode!r} mode; "
@@ -232,10 +228,9 @@ def _names_of(env: gym.Env[Any, Any], key: str, given: list[str] | None) -> list
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         raise InvalidInputError(f"Expected the observation of a shield to be a Box of one axis, got {space}.")
     size, names = space.shape[0], given
-    if names is None and env.has_wrapper_attr("observation_fields"):
-        declared: Mapping[str, tuple[str, ...]] = env.get_wrapper_attr("observation_fields")
-        names = list(declared[key]) if key in declared else None
-    names = [f"{key}_{i}" for i in range(size)] if names is None else names
+    if names is None:
+        declared: Mapping[str, Sequence[str]] = find_attribute(env, "observation_fields", {})
+        names = list(declared.get(key, [f"{key}_{i}" for i in range(size)]))
     if len(names) != size:
         raise InvalidInputError(f"Expected {size} field names for the observation {key!r}, got {len(names)}.")
     return names

@@ -1,7 +1,7 @@
-"""The order of the wrappers: which of them may stand around which.
+"""What stands in a stack of wrappers, and in which order.
 
-`find_wrapper` looks for a wrapper below, `check_order` refuses a wrapper in a place where its work would not be
-recorded, or would be done twice.
+`find_wrapper` and `find_attribute` look for something below, `check_order` refuses a wrapper in a place where its work
+would not be recorded, or would be done twice.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import gymnasium as gym
 
 from roep_gym.error import InvalidInputError
 
-__all__ = ["check_order", "find_wrapper"]
+__all__ = ["check_order", "find_attribute", "find_wrapper"]
 
 _Wrapper = TypeVar("_Wrapper", bound=gym.Wrapper[Any, Any, Any, Any])
 
@@ -26,19 +26,15 @@ def find_wrapper(env: gym.Env[Any, Any], kind: type[_Wrapper]) -> _Wrapper | Non
     return None
 
 
+def find_attribute(env: gym.Env[Any, Any], name: str, default: Any = None) -> Any:
+    """Return an attribute of the outermost in an environment's stack that has it, else the default."""
+    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
+
+
 def check_order(
     env: gym.Env[Any, Any], kind: type[gym.Wrapper[Any, Any, Any, Any]], *, once: bool = True
 ) -> None:
-    """Refuse a wrapper around the recorder and, where it may stand only once, around another of its kind.
-
-    Args:
-        env: The environment that is about to be wrapped.
-        kind: Class of the wrapper.
-        once: Whether a second one of the kind is refused.
-
-    Raises:
-        InvalidInputError: The place is wrong.
-    """
+    """Refuse a wrapper around the recorder and, where it may stand only `once`, around another of its kind."""
     # Imported here because the recorder checks its own place as well.
     from roep_gym.wrappers.record_episode import RecordEpisode
 

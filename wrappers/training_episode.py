@@ -10,7 +10,7 @@ from roep_gym import seeding
 from roep_gym.episode import EpisodeTracker, read_index
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Info
-from roep_gym.wrappers.outcome import termination_reason
+from roep_gym.wrappers.episode_trace import termination_reason
 from roep_gym.wrappers.perturb_observation import PerturbObservation
 from roep_gym.wrappers.stack_order import find_wrapper
 

@@ -16,7 +16,7 @@ import numpy as np
 from roep_gym.error import InvalidInputError
 from roep_gym.record import REASONS
 from roep_gym.typing import Info
-from roep_gym.wrappers.outcome import termination_reason
+from roep_gym.wrappers.episode_trace import termination_reason
 
 __all__ = ["TrainingStatistics"]
 

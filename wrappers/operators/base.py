@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, NamedTuple
 
+from roep_gym.arguments import read_number
 from roep_gym.error import InvalidInputError
 from roep_gym.seeding import Key
 from roep_gym.typing import JSON, Array
@@ -57,9 +58,7 @@ def frame_layout(shape: Shape) -> FrameLayout:
     Raises:
         InvalidInputError: The shape is none of these.
     """
-    if len(shape) == 2:
-        return FrameLayout(shape[0], shape[1], 0)
-    if len(shape) == 3 and shape[2] in (1, 3, 4):
+    if len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3, 4)):
         return FrameLayout(shape[0], shape[1], 0)
     if len(shape) == 3 and shape[0] in (1, 3, 4):
         return FrameLayout(shape[1], shape[2], 1)
@@ -90,16 +89,7 @@ class Operator(ABC):
         Raises:
             InvalidInputError: It is not a number within the range.
         """
-        if (
-            isinstance(severity, bool)
-            or not isinstance(severity, int | float)
-            or not 0.0 <= severity <= self.max_severity
-        ):
-            raise InvalidInputError(
-                f"Expected {self.severity!r} of {self.name!r} to be a number in [0, {self.max_severity:g}], "
-                f"got {severity!r}."
-            )
-        return float(severity)
+        return read_number(f"{self.severity!r} of {self.name!r}", severity, 0.0, self.max_severity)
 
 
 class ObservationOperator(Operator):

@@ -43,10 +43,8 @@ class DepthDropout(ObservationOperator):
         if layout.rows * layout.columns != np.prod(shape):
             raise InvalidInputError(f"Expected depth of shape (H, W), (H, W, 1) or (1, H, W), got {shape}.")
         threshold = round(self.check(severity) * 65536)
-        if threshold == 0:
-            return np.zeros(shape, dtype=np.bool_)
-        if threshold == 65536:
-            return np.ones(shape, dtype=np.bool_)
+        if threshold in (0, 65536):
+            return np.full(shape, threshold > 0)
         pixels = layout.rows * layout.columns
         words = seeding.generator(*key).bit_generator.random_raw((pixels + 3) // 4)
         # Explicit byte order: the same pixels drop on every machine.

@@ -38,12 +38,7 @@ def register_operator(name: str, operator: type[Operator]) -> None:
 
 @cache  # asked for at every array of every step
 def find_operator(name: str) -> Operator:
-    """Return the operator of a name or of a place `module:attribute`.
-
-    Raises:
-        UnknownNameError: There is none; the message offers the closest match.
-        InvalidInputError: What is there is no class of operators, or cannot be made.
-    """
+    """Return the operator of a name or of a place `module:attribute`."""
     kind = OPERATORS.find(name)
     if not isinstance(kind, type) or not issubclass(kind, Operator):
         raise InvalidInputError(f"Expected a subclass of Operator at {name!r}, got {kind!r}.")
