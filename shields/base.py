@@ -97,7 +97,7 @@ def check_assessment(answer: Any, proposed: Array, name: str) -> Assessment:
         raise _wrong(name, "an Assessment", answer)
     values: dict[str, Any] = (
         answer._asdict()
-    )  # what another maker's shield put there, not what the types promise
+    )  # whatever the types promise, a foreign shield may put anything there
     for label in ("risk", "threshold"):
         if not isinstance(values[label], Real):
             raise _wrong(name, f"a number as its {label}", values[label])
@@ -108,12 +108,9 @@ def check_assessment(answer: Any, proposed: Array, name: str) -> Assessment:
         raise _wrong(name, "a finite threshold", answer.threshold)
     if not math.isfinite(answer.risk) and not answer.intervene:
         raise _wrong(name, "an intervention, since its risk is not finite", answer)
-    for label, value, known in (
-        ("reason", answer.reason, SHIELD_REASONS),
-        ("projection", answer.projection, PROJECTIONS),
-    ):
-        if value not in known:
-            raise ShieldError(f"The shield {name} answered: {unknown_name(label, str(value), known)}")
+    for label, known in (("reason", SHIELD_REASONS), ("projection", PROJECTIONS)):
+        if values[label] not in known:
+            raise ShieldError(f"The shield {name} answered: {unknown_name(label, str(values[label]), known)}")
     _check_action(answer, proposed, name)
     return answer
 

@@ -16,21 +16,20 @@ import numpy as np
 
 from roep_gym.array_digest import arrays_digest
 from roep_gym.error import InvalidInputError
-from roep_gym.shields.calibration import calibrate
+from roep_gym.record import REASONS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.features import assemble, feature_names, field_indices
 from roep_gym.shields.labels import (
     LABEL_SOURCES,
     RISK,
     SAFE,
-    TERMINATION_REASONS,
     UNLABELLED,
     BootstrapEpisode,
     LabelSource,
     classify,
     label_steps,
 )
-from roep_gym.shields.model import RiskModel
+from roep_gym.shields.model import RiskModel, calibrate
 from roep_gym.shields.shield import Shield, pose_fields, with_pose_fields
 from roep_gym.shields.split import PARTS, Part, SceneSupport, needs, split_scenes
 from roep_gym.shields.training import Samples, TrainedNetwork, train_risk_model
@@ -39,11 +38,10 @@ from roep_gym.typing import IntArray
 __all__ = ["NO_RISK_SUPPORT", "TrainingOutcome", "train_shield"]
 
 NO_RISK_SUPPORT = "no risk-positive support"
-_PART_NAMES: Mapping[Part, str] = {
-    "train": "training",
-    "validation": "validation",
-    "calibration": "calibration",
-}
+_RECORDED_SETTINGS = (
+    *("learning_rate", "batch_size", "max_epochs", "patience", "hidden_sizes", "alpha", "tail_horizon"),
+    *("prefix_support", "min_risk_episodes", "min_safe_episodes", "seed"),
+)
 
 
 @dataclass(frozen=True)
@@ -93,32 +91,20 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
     """
     config = ShieldConfig() if config is None else config
     ordered = _canonical(episodes)
+    reasons, settings = Counter(episode.reason for episode in ordered), config.to_dict()
     metadata: dict[str, Any] = {
         "label_source": "",
         "risk_positive_episodes": 0,
-        "episode_counts": {
-            reason: Counter(e.reason for e in ordered)[reason] for reason in TERMINATION_REASONS
-        },
+        "episode_counts": {reason: reasons[reason] for reason in REASONS},
         "data_fingerprint": _fingerprint(ordered),
-        "learning_rate": config.learning_rate,
-        "batch_size": config.batch_size,
-        "max_epochs": config.max_epochs,
-        "patience": config.patience,
-        "hidden_sizes": list(config.hidden_sizes),
-        "alpha": config.alpha,
-        "tail_horizon": config.tail_horizon,
-        "prefix_support": config.prefix_support,
-        "min_risk_episodes": config.min_risk_episodes,
-        "min_safe_episodes": config.min_safe_episodes,
-        "seed": config.seed,
+        **{name: settings[name] for name in _RECORDED_SETTINGS},
     }
     if not ordered:
         return TrainingOutcome("failed", "no bootstrap episodes", None, metadata)
     fields, action_size = config.fields or ordered[0].fields, ordered[0].actions.shape[1]
     columns, mode = field_indices(fields, ordered[0].fields), ordered[0].control_mode
-    field_indices(
-        pose_fields(config, mode), ordered[0].fields
-    )  # refuses, before training, what lacks the pose
+    # Refuses, before training, what lacks the pose.
+    field_indices(pose_fields(config, mode), ordered[0].fields)
     parts: dict[Part, _PartData] = {}
     failure = ""
     for source in LABEL_SOURCES:
@@ -144,9 +130,8 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
         "constant_loss": network.constant_loss,
     }
     if not _finite(network):
-        return TrainingOutcome(
-            "failed", "training diverged: the loss or a weight is not finite", None, metadata
-        )
+        reason = "training diverged: the loss or a weight is not finite"
+        return TrainingOutcome("failed", reason, None, metadata)
     metadata |= {"validation_loss": network.loss}
     if network.loss >= network.constant_loss:
         reason = (
@@ -198,11 +183,9 @@ def _collect(
 ) -> _PartData:
     """Label the episodes of one part and join their labelled steps."""
     # The empty first entries give a part without labelled steps its shape.
-    features, labels = (
-        [np.empty((0, len(columns) + action_size), dtype=np.float32)],
-        [np.empty(0, dtype=np.int8)],
-    )
-    calibrating, counts = [np.empty(0, dtype=np.bool_)], Counter[str](episodes=len(episodes))
+    features = [np.empty((0, len(columns) + action_size), dtype=np.float32)]
+    labels, calibrating = [np.empty(0, dtype=np.int8)], [np.empty(0, dtype=np.bool_)]
+    counts = Counter[str](episodes=len(episodes))
     for episode in episodes:
         kind, step_labels = classify(episode, source), label_steps(episode, source, config)
         used = step_labels != UNLABELLED
@@ -222,15 +205,15 @@ def _collect(
 
 def _missing_support(counts: Mapping[Part, Mapping[str, int]], config: ShieldConfig) -> str:
     """Return why the labelled data cannot give a shield; empty when they can."""
-    total = sum(count["risk_episodes"] for count in counts.values())
-    if total == 0:
+    if not any(count["risk_episodes"] for count in counts.values()):
         return NO_RISK_SUPPORT
     for part, kind, least in needs(config):
         found = counts[part][f"{kind}_episodes"]
         if found < least:
             every = sum(count[f"{kind}_episodes"] for count in counts.values())
+            name = "training" if part == "train" else part
             return (
-                f"too few {kind} episodes for the {_PART_NAMES[part]} part: {found} of {every}, at least {least} "
+                f"too few {kind} episodes for the {name} part: {found} of {every}, at least {least} "
                 "needed; the episodes of one scene belong to one part"
             )
     return ""

@@ -10,6 +10,7 @@ import math
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from roep_gym.arguments import plain, read_integer, read_number
 from roep_gym.error import InvalidInputError, shown
 from roep_gym.mapping_reader import check_fields
 
@@ -65,12 +66,13 @@ class ProjectionConfig:
             indices = getattr(self, name)
             valid = min(indices, default=0) >= 0 and len(set(indices)) == len(indices)
             _expect(valid, f"projection.{name}", "a list of distinct indices >= 0", indices)
-        _expect_range("projection.scale", self.scale, 0.0, 1.0)
-        _expect_range("projection.lift", self.lift, 0.0)
-        _expect(
-            self.max_translation_norm > 0, "projection.max_translation_norm", "> 0", self.max_translation_norm
-        )
-        _expect_range("projection.min_risk_reduction", self.min_risk_reduction, 0.0, 1.0)
+        # Scaling a translation down must not leave the bounds, so zero lies within them.
+        ranges = {"scale": (0.0, 1.0), "lift": (0.0, math.inf), "min_risk_reduction": (0.0, 1.0)}
+        ranges |= {"action_low": (-math.inf, 0.0), "action_high": (0.0, math.inf)}
+        for name, limits in ranges.items():
+            read_number(f"shield.projection.{name}", getattr(self, name), *limits)
+        for name in ("max_translation_norm", "metres_per_unit"):
+            _expect(getattr(self, name) > 0, f"projection.{name}", "> 0", getattr(self, name))
         _expect(len(self.translation) > 0, "projection.translation", "at least one index", self.translation)
         _expect(
             self.vertical is None or self.vertical in self.translation,
@@ -80,7 +82,6 @@ class ProjectionConfig:
         )
         shared = set(self.translation) & set(self.gripper)
         _expect(not shared, "projection.gripper", "disjoint from projection.translation", self.gripper)
-        _expect(self.metres_per_unit > 0, "projection.metres_per_unit", "> 0", self.metres_per_unit)
         for name, size in (("rotation", 3), ("position_fields", 3), ("quaternion_fields", 4)):
             entries = getattr(self, name)
             _expect(
@@ -89,12 +90,8 @@ class ProjectionConfig:
         norm = math.hypot(*self.quaternion_offset)
         valid = len(self.quaternion_offset) == 4 and abs(norm - 1.0) < 1e-6
         _expect(valid, "projection.quaternion_offset", "a quaternion of norm 1", self.quaternion_offset)
-        # Scaling a translation down must not leave the bounds, so zero lies within them.
-        _expect_range("projection.action_low", self.action_low, -math.inf, 0.0)
-        _expect_range("projection.action_high", self.action_high, 0.0)
-        _expect(
-            self.action_low < self.action_high, "projection.action_high", "> action_low", self.action_high
-        )
+        bounded = self.action_low < self.action_high
+        _expect(bounded, "projection.action_high", "> action_low", self.action_high)
 
 
 @dataclass(frozen=True)
@@ -145,22 +142,15 @@ class ShieldConfig:
         if self.fields is not None:
             valid = bool(self.fields) and len(set(self.fields)) == len(self.fields)
             _expect(valid, "fields", "null or a list of distinct field names", self.fields)
-        least = {
-            "tail_horizon": 1,
-            "min_risk_episodes": 1,
-            "min_safe_episodes": 1,
-            "batch_size": 1,
-            "max_epochs": 1,
-            "patience": 1,
-            "seed": 0,
-        }
+        counts = ("tail_horizon", "min_risk_episodes", "min_safe_episodes", "batch_size", "max_epochs")
+        least = {**dict.fromkeys((*counts, "patience"), 1), "seed": 0}
         if not isinstance(self.prefix_support, str):
             least["prefix_support"] = 0
         for name, lowest in least.items():
-            _expect(getattr(self, name) >= lowest, name, f">= {lowest}", getattr(self, name))
+            read_integer(f"shield.{name}", getattr(self, name), lowest)
         for name in ("train_fraction", "validation_fraction", "calibration_fraction"):
-            _expect_range(name, getattr(self, name), 0.0, 1.0)
-            _expect(getattr(self, name) > 0, name, "> 0, since every part is used", getattr(self, name))
+            fraction = read_number(f"shield.{name}", getattr(self, name), 0.0, 1.0)
+            _expect(fraction > 0, name, "> 0, since every part is used", fraction)
         total = self.train_fraction + self.validation_fraction + self.calibration_fraction
         _expect(abs(total - 1.0) <= 1e-9, "train_fraction", "such that the three fractions sum to 1", total)
         _expect(min(self.hidden_sizes, default=1) >= 1, "hidden_sizes", "widths >= 1", self.hidden_sizes)
@@ -169,17 +159,8 @@ class ShieldConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a JSON-native mapping."""
-        return {k: _listed(v) for k, v in asdict(self).items()}
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k: _listed(v) for k, v in value.items()}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _expect_range(name: str, value: float, low: float, high: float = math.inf) -> None:
-    _expect(low <= value <= high, name, f"in [{low}, {high}]", value)
+        settings: dict[str, Any] = plain(asdict(self))
+        return settings
 
 
 def _expect(holds: bool, name: str, expected: str, got: Any) -> None:

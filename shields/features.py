@@ -18,12 +18,7 @@ __all__ = ["assemble", "feature_names", "field_indices"]
 
 
 def field_indices(wanted: Sequence[str], available: Sequence[str]) -> IntArray:
-    """Return the position of each wanted field among the available ones.
-
-    Raises:
-        InvalidInputError: The available names are not distinct.
-        UnknownNameError: A wanted field does not exist.
-    """
+    """Return the position of each wanted field among the available ones."""
     position = {name: i for i, name in enumerate(available)}
     if len(position) != len(available):
         raise InvalidInputError(f"Expected distinct observation field names, got {list(available)}.")
@@ -39,14 +34,7 @@ def feature_names(fields: Sequence[str], action_size: int) -> tuple[str, ...]:
 
 
 def assemble(low: Array, action: Array) -> NDArray[np.float32]:
-    """Return [o_low; a_t] (Eq. 11) as float32, which is what records store, along the last axis.
-
-    Args:
-        low: Low-dimensional observation, shape (..., fields).
-        action: Proposed action, shape (..., action size).
-    """
+    """Return [o_low; a_t] (Eq. 11) of shapes (..., fields) and (..., action size) as float32, which records store."""
     # A finite float64 beyond float32 becomes infinite here, its risk NaN, and the shield intervenes.
     with np.errstate(over="ignore"):
-        return np.concatenate(
-            [np.asarray(low, dtype=np.float32), np.asarray(action, dtype=np.float32)], axis=-1
-        )
+        return np.concatenate([low, action], axis=-1, dtype=np.float32, casting="unsafe")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roep_gym.error import InvalidInputError, unknown_name
-from roep_gym.record import EpisodeRecord
+from roep_gym.record import REASONS, EpisodeRecord
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray
 
@@ -21,7 +21,6 @@ __all__ = [
     "LABEL_SOURCES",
     "RISK",
     "SAFE",
-    "TERMINATION_REASONS",
     "UNLABELLED",
     "BootstrapEpisode",
     "EpisodeClass",
@@ -31,7 +30,6 @@ __all__ = [
 ]
 
 SAFE, RISK, UNLABELLED = 0, 1, -1
-TERMINATION_REASONS = ("success", "timeout", "unsafe_attempt", "invalid_execution", "safe_refusal")
 LabelSource = Literal["unsafe_attempt", "timeout_tail"]
 LABEL_SOURCES: tuple[LabelSource, ...] = get_args(LabelSource)
 """Sources of risk labels; a later one is used where an earlier one does not give every part its minimum support."""
@@ -72,8 +70,8 @@ class BootstrapEpisode:
                 f"Expected a bootstrap episode with a non-empty identifier, got {self.identifier!r}."
             )
         where = f"bootstrap episode {self.identifier!r}"
-        if self.reason not in TERMINATION_REASONS:
-            raise unknown_name(f"termination reason of {where}", self.reason, TERMINATION_REASONS)
+        if self.reason not in REASONS:
+            raise unknown_name(f"termination reason of {where}", self.reason, REASONS)
         low, actions = np.asarray(self.low, dtype=np.float32), np.asarray(self.actions, dtype=np.float32)
         unsafe, fields = np.asarray(self.unsafe), tuple(self.fields)
         if unsafe.dtype != np.bool_:

@@ -1,8 +1,9 @@
 """The risk model as the runtime holds it: z-score, MLP and sigmoid in NumPy.
 
-`RiskModel.risk` is r = sigmoid(f(zscore(x))) (protocol section 6, Eq. 11), `fit_zscore` gives the statistics.
-The forward pass multiplies and adds without BLAS, so its bits depend neither on a thread count nor on a BLAS
-kernel, and calibration calls the same function on the same single rows as the runtime.
+`RiskModel.risk` is r = sigmoid(f(zscore(x))) (protocol section 6, Eq. 11), `fit_zscore` gives the statistics,
+`calibrate` and `threshold` the risk from which a shield intervenes. The forward pass multiplies and adds without BLAS,
+so its bits depend neither on a thread count nor on a BLAS kernel, and calibration calls the same function on the same
+single rows as the runtime.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Array
 
-__all__ = ["Layer", "RiskModel", "ZScore", "fit_zscore"]
+__all__ = ["Layer", "RiskModel", "ZScore", "calibrate", "fit_zscore", "threshold"]
 
 
 class Layer(NamedTuple):
@@ -115,12 +116,22 @@ class RiskModel:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> RiskModel:
-        """Return the model whose `arrays` these are.
-
-        Raises:
-            KeyError: An array is missing.
-            InvalidInputError: The arrays do not make a risk model.
-        """
+        """Return the model whose `arrays` these are; a missing one raises `KeyError`."""
         count = sum(name.startswith("weight_") for name in arrays)
         layers = tuple(Layer(arrays[f"weight_{i}"], arrays[f"bias_{i}"]) for i in range(count))
         return cls(ZScore(arrays["zscore_mean"], arrays["zscore_scale"]), layers)
+
+
+def threshold(scores: Array, alpha: float) -> float:
+    """Return tau (Eq. 13), the empirical (1 - alpha) quantile of risk scores (steps,) by NumPy's method "higher".
+
+    About a share alpha, in (0, 1), of the safe calibration steps reaches tau, by construction.
+    """
+    if len(scores) == 0 or not np.isfinite(scores).all():
+        raise InvalidInputError(f"Expected at least one risk score, all finite, got {len(scores)} scores.")
+    return float(np.quantile(scores, 1.0 - alpha, method="higher"))
+
+
+def calibrate(model: RiskModel, features: Array, alpha: float) -> float:
+    """Return tau from the features of safe calibration steps, shape (steps, features)."""
+    return threshold(np.array([model.risk(row) for row in features]), alpha)

@@ -49,11 +49,7 @@ class Pose(NamedTuple):
 
 
 def check_proposed_action(action: Array, size: int) -> None:
-    """Refuse an action that no shield may rescue: it makes the episode `invalid_execution` in every condition.
-
-    Raises:
-        PolicyOutputError: The action has another shape than (size,), is not numeric, or is not finite.
-    """
+    """Refuse an action that no shield may rescue: it makes the episode `invalid_execution` in every condition."""
     try:
         values = np.asarray(action)
     except ValueError as error:
@@ -67,13 +63,7 @@ def check_proposed_action(action: Array, size: int) -> None:
 
 
 def measured_pose(position: Array, quaternion: Array, config: ProjectionConfig) -> Pose:
-    """Return the measured pose as actions of absolute control command it.
-
-    Args:
-        position: Metres, shape (3,).
-        quaternion: Measured orientation (x, y, z, w), shape (4,).
-        config: Its `quaternion_offset`.
-    """
+    """Return a pose, measured as metres (3,) and quaternion (x, y, z, w), as actions of absolute control command it."""
     x1, y1, z1, w1 = (float(entry) for entry in quaternion)
     x2, y2, z2, w2 = config.quaternion_offset
     vector = np.array(
@@ -95,12 +85,8 @@ def reduce_motion(action: Array, config: ProjectionConfig, pose: Pose | None = N
     """Return the action with its translation scaled, raised, and within the bounds and the maximum norm.
 
     The gripper's command is kept exactly. In relative control other entries are clipped to the bounds. In absolute
-    control the translation is the way from the measured position, and the commanded orientation is kept.
-
-    Args:
-        action: Proposed action, shape (action size,).
-        config: Sizes and bounds.
-        pose: The measured pose, in absolute control; None: relative control.
+    control, where a pose is given, the translation is the way from the measured position, and the commanded orientation
+    is kept.
     """
     reduced, translation = np.array(action, dtype=np.float64), list(config.translation)
     if pose is not None:
@@ -148,9 +134,7 @@ def project(
         pose: The measured pose, in absolute control; None: relative control.
     """
     reduced = reduce_motion(action, config, pose)
-    if not np.isfinite(reduced).all():
-        return Projection(hold_still(action, config, pose), "refused_not_finite")
-    remaining = score(reduced)
+    remaining = score(reduced) if np.isfinite(reduced).all() else math.nan
     if not math.isfinite(remaining):
         return Projection(hold_still(action, config, pose), "refused_not_finite")
     if remaining < threshold or remaining <= (1.0 - config.min_risk_reduction) * risk:

@@ -17,15 +17,7 @@ SHIELDS = Registry("shield", "roep_gym.shields", {})
 
 
 def find_shield(shield: str | RuntimeShield) -> RuntimeShield:
-    """Return a shield.
-
-    Args:
-        shield: File of a stored shield, a registered name, `module:attribute`, or the shield itself.
-
-    Raises:
-        UnknownNameError: No shield has the name; the message offers the closest.
-        InvalidInputError: The file cannot be read, or what is named is no shield.
-    """
+    """Return the shield of a file, a registered name or `module:attribute`; a shield is returned as it is."""
     found: Any = shield
     if isinstance(shield, str) and shield:
         if shield.endswith(".npz") or os.path.exists(shield):

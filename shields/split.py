@@ -55,10 +55,6 @@ def split_scenes(scenes: Sequence[SceneSupport], config: ShieldConfig) -> dict[s
 
     Where the scenes do not suffice for every need, the parts come as near to it as they can; `train_shield` refuses
     such a split.
-
-    Args:
-        scenes: Distinct scenes.
-        config: The shares of the parts and their minimum support.
     """
     free = sorted(scenes, key=lambda s: (seeding.seed("shield", "split", s.scene, bits=64), s.scene))
     chosen: dict[str, Part] = {}
@@ -85,11 +81,7 @@ def split_scenes(scenes: Sequence[SceneSupport], config: ShieldConfig) -> dict[s
 
 def _quotas(count: int, config: ShieldConfig) -> dict[Part, int]:
     """Return how many of `count` scenes each part gets: the shares, rounded by the largest remainder."""
-    shares: dict[Part, float] = {
-        "train": config.train_fraction * count,
-        "validation": config.validation_fraction * count,
-        "calibration": config.calibration_fraction * count,
-    }
+    shares: dict[Part, float] = {part: getattr(config, f"{part}_fraction") * count for part in PARTS}
     quotas = {part: int(share + 1e-9) for part, share in shares.items()}
     rest = sorted(PARTS, key=lambda part: round(quotas[part] - shares[part], 9))
     for part in rest[: count - sum(quotas.values())]:

@@ -36,16 +36,8 @@ _DAMAGE = (
     # The archive and its members: flipped bits can name another compression, or an encryption.
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError),
     # The header of an array is parsed as Python source.
-    *(
-        ValueError,
-        SyntaxError,
-        tokenize.TokenError,
-        TypeError,
-        AttributeError,
-        KeyError,
-        OverflowError,
-        MemoryError,
-    ),
+    *(ValueError, SyntaxError, tokenize.TokenError, TypeError, AttributeError, LookupError),
+    *(OverflowError, MemoryError),
 )
 """What reading a damaged file can raise."""
 

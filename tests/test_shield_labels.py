@@ -11,18 +11,10 @@ import pytest
 from shield_data import FIELDS, make_episode
 
 from roep_gym.error import InvalidInputError, UnknownNameError
-from roep_gym.evaluate.schema import REASONS
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.shields import BootstrapEpisode, ProjectionConfig, ShieldConfig
 from roep_gym.shields.features import assemble, feature_names, field_indices
-from roep_gym.shields.labels import (
-    RISK,
-    SAFE,
-    TERMINATION_REASONS,
-    UNLABELLED,
-    classify,
-    label_steps,
-)
+from roep_gym.shields.labels import RISK, SAFE, UNLABELLED, classify, label_steps
 from roep_gym.shields.split import PARTS, SceneSupport, needs, split_scenes
 
 
@@ -48,7 +40,7 @@ def test_config_round_trips_through_json() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"tail_horizon": 0}, "Expected shield.tail_horizon to be >= 1, got 0."),
+        ({"tail_horizon": 0}, "Expected shield.tail_horizon to be an integer >= 1, got 0."),
         ({"patience": True}, "Expected shield.patience to be an integer, got True."),
         ({"prefix_support": "some"}, "prefix_support to be one of 'all', 'none' or an integer, got 'some'."),
         ({"prefix_support": -1}, "shield.prefix_support"),
@@ -62,7 +54,7 @@ def test_config_round_trips_through_json() -> None:
         ({"hidden_sizes": [8, 0]}, "shield.hidden_sizes"),
         ({"learning_rate": 0.0}, "shield.learning_rate to be > 0"),
         ({"fields": ["a", "a"]}, "shield.fields to be null or a list of distinct field names"),
-        ({"projection": {"scale": 1.5}}, "shield.projection.scale to be in [0.0, 1.0], got 1.5"),
+        ({"projection": {"scale": 1.5}}, "shield.projection.scale to be a finite number in 0..1, got 1.5"),
         ({"projection": {"vertical": 5}}, "shield.projection.vertical to be None or one of"),
         ({"projection": {"gripper": [2]}}, "shield.projection.gripper to be disjoint"),
         ({"projection": {"action_low": 0.5}}, "shield.projection.action_low"),
@@ -93,10 +85,6 @@ def test_features_are_named_fields_then_the_action() -> None:
         field_indices(("eef_pos",), FIELDS)
     with pytest.raises(InvalidInputError, match="distinct observation field names"):
         field_indices(("a",), ("a", "a"))
-
-
-def test_reasons_are_those_of_the_records() -> None:
-    assert TERMINATION_REASONS == REASONS
 
 
 def test_success_is_safe_and_tails_are_risk() -> None:

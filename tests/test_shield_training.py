@@ -17,9 +17,8 @@ from shield_data import FIELDS, make_episode, make_episodes
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.shields import BootstrapEpisode, ShieldConfig, TrainingOutcome, train_shield
 from roep_gym.shields.bootstrap import NO_RISK_SUPPORT
-from roep_gym.shields.calibration import calibrate, threshold
 from roep_gym.shields.labels import label_steps
-from roep_gym.shields.model import fit_zscore
+from roep_gym.shields.model import calibrate, fit_zscore, threshold
 from roep_gym.shields.split import SceneSupport, split_scenes
 from roep_gym.shields.training import Samples, class_weights, constant_loss, train_risk_model
 

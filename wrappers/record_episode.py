@@ -78,6 +78,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         gym.Wrapper.__init__(self, env)
         self._layout, self._frames, self._perturbation = layout, frames, perturbation
         self._tracker = EpisodeTracker()
+        self._episode: EpisodeIdentity
         self._trace: EpisodeTrace | None = None
         self._looked = True
         self._observation: Any = None
