@@ -247,7 +247,7 @@ def test_the_same_configuration_gives_the_same_model(tmp_path: Path) -> None:
             "to have the observations of training, Dict(",
         ),
         ({"algorithm": 3}, "Expected training.algorithm to be text, got 3."),
-        ({"total_timesteps": 0}, "Expected training.total_timesteps to be >= 1, got 0."),
+        ({"total_timesteps": 0}, "Expected training.total_timesteps to be an integer >= 1, got 0."),
         ({"hyperparameters": {"n_step": 1}}, "Expected hyperparameters that PPO takes, got: "),
         (
             {"hyperparameters": {"gamma": "x"}},

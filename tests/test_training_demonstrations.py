@@ -127,9 +127,9 @@ def test_half_of_a_batch_are_demonstrations() -> None:
 
 
 def test_refuses_what_cannot_be_shown() -> None:
-    with pytest.raises(InvalidInputError, match="at least one episode of demonstrations, got 0"):
+    with pytest.raises(InvalidInputError, match="the number of episodes to be an integer >= 1, got 0"):
         collect(episodes=0)
-    with pytest.raises(InvalidInputError, match="noise to be finite and >= 0, got -1"):
+    with pytest.raises(InvalidInputError, match="noise to be a finite number >= 0, got -1"):
         collect(noise=-1.0)
     with pytest.raises(InvalidInputError, match="Expected a Dict observation and a Box of actions"):
         collect_demonstrations(gym.make("Pendulum-v1"), ScriptedPolicy(), 1)

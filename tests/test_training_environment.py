@@ -322,7 +322,7 @@ def test_an_environment_that_is_not_registered_is_refused() -> None:
 
 @pytest.mark.parametrize("count", [0, True, 1.5])
 def test_a_number_of_environments_is_at_least_one(count: Any) -> None:
-    with pytest.raises(InvalidInputError, match="Expected a number of environments >= 1"):
+    with pytest.raises(InvalidInputError, match="Expected the number of environments to be an integer >= 1"):
         make_sb3_vec_env(config(), count)
 
 

@@ -19,8 +19,9 @@ from roep_gym.documents import read_yaml
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
 from roep_gym.evaluate.run.environment_stack import check_runnable
+from roep_gym.mapping_reader import read_mapping
 from roep_gym.policies.sb3 import ALGORITHMS
-from roep_gym.training.config import training_config
+from roep_gym.training.config import TrainingConfig
 from roep_gym.training.hyperparameters import read_hyperparameters
 from roep_gym.training.run import train
 
@@ -51,7 +52,8 @@ def _one_thread() -> Iterator[None]:
 def config(algorithm: str, **changes: Any) -> Any:
     given = {"algorithm": algorithm, "total_timesteps": 16, "eval_every": 8, "eval_episodes": 1}
     hyperparameters = {"device": "cpu", **SMALL[algorithm]}
-    return training_config({"environment": REACH, "hyperparameters": hyperparameters, **given, **changes})
+    source = {"environment": REACH, "hyperparameters": hyperparameters, **given, **changes}
+    return read_mapping(TrainingConfig, source, "training")
 
 
 @pytest.mark.parametrize("algorithm", sorted(ALGORITHMS))

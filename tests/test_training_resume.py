@@ -18,7 +18,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from roep_gym.cli.main import main
 from roep_gym.error import InvalidInputError
-from roep_gym.training.config import training_config
+from roep_gym.mapping_reader import read_mapping
+from roep_gym.training.config import TrainingConfig
 from roep_gym.training.resume import find_resume_point
 from roep_gym.training.run import train
 
@@ -245,4 +246,4 @@ def test_only_the_same_unfinished_training_is_continued(
 def test_the_logs_of_an_unknown_training_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "tensorboard" / "short_1").mkdir(parents=True)
     with pytest.raises(InvalidInputError, match=r"cannot be continued, since it has no training\.json"):
-        train(training_config(PPO_FILE), tmp_path, resume=True)
+        train(read_mapping(TrainingConfig, PPO_FILE, "training"), tmp_path, resume=True)

@@ -18,6 +18,7 @@ from roep_gym.cli.foreign_code import announce, training_code
 from roep_gym.cli.terminal import say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InvalidInputError, shown
+from roep_gym.mapping_reader import read_mapping
 
 __all__ = ["TrainArguments", "run"]
 
@@ -43,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = tyro.cli(TrainArguments, args=argv, prog="roep-gym train")
     # A wrapper of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
-    from roep_gym.training.config import training_config
+    from roep_gym.training.config import TrainingConfig
     from roep_gym.training.run import train
 
     source = read_yaml(arguments.config, "a configuration")
@@ -56,7 +57,7 @@ def run(argv: Sequence[str]) -> int:
         if value is not None:
             source[name] = value
     announce(training_code(source))
-    config = training_config(source)
+    config = read_mapping(TrainingConfig, source, "training")
     out = arguments.out or Path("runs", config.name)
     if arguments.resume and (out / "resume").exists():
         announce([f"checkpoint {out / 'resume'}"])

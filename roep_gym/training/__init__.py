@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roep_gym.training.callbacks import EpisodeCollector, InterventionCallback
     from roep_gym.training.config import TrainingConfig
     from roep_gym.training.demonstrations import (
         DemonstrationReplayBuffer,
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
         collect_demonstrations,
     )
     from roep_gym.training.environment import EnvironmentConfig, make_env
-    from roep_gym.training.episode_collector import EpisodeCollector
     from roep_gym.training.evaluation_plan import write_evaluation_plan
-    from roep_gym.training.intervention_callback import InterventionCallback
     from roep_gym.training.networks import NormalizedReLU, SelectEntries, relevant_entries
     from roep_gym.training.run import TrainedModel, train
     from roep_gym.training.vector import make_gymnasium_vec_env, make_sb3_vec_env
@@ -29,12 +28,11 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "callbacks": ["EpisodeCollector", "InterventionCallback"],
             "config": ["TrainingConfig"],
             "demonstrations": ["DemonstrationReplayBuffer", "Demonstrations", "collect_demonstrations"],
             "environment": ["EnvironmentConfig", "make_env"],
-            "episode_collector": ["EpisodeCollector"],
             "evaluation_plan": ["write_evaluation_plan"],
-            "intervention_callback": ["InterventionCallback"],
             "networks": ["NormalizedReLU", "SelectEntries", "relevant_entries"],
             "run": ["TrainedModel", "train"],
             "vector": ["make_gymnasium_vec_env", "make_sb3_vec_env"],

@@ -1,4 +1,4 @@
-"""What `roep-gym train` reads: `TrainingConfig` and, for its file, `training_config`."""
+"""`TrainingConfig`: what `roep-gym train` reads."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from roep_gym.arguments import read_integer
 from roep_gym.error import InvalidInputError
-from roep_gym.mapping_reader import check_fields, read_mapping
+from roep_gym.mapping_reader import check_fields
 from roep_gym.training.environment import EnvironmentConfig
 
-__all__ = ["TrainingConfig", "training_config"]
+__all__ = ["TrainingConfig"]
 
 
 @dataclass(frozen=True)
@@ -62,19 +63,6 @@ class TrainingConfig:
         least = {"total_timesteps": 1, "seed": 0, "n_envs": 1, "eval_every": 0, "eval_episodes": 1}
         least |= {"checkpoint_every": 0, "log_interval": 1}
         for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise InvalidInputError(
-                    f"Expected training.{name} to be >= {smallest}, got {getattr(self, name)}."
-                )
+            read_integer(f"training.{name}", getattr(self, name), smallest)
         if not self.name or any(c in self.name for c in "/\\\n"):
             raise InvalidInputError(f"Expected a name without slashes or line breaks, got {self.name!r}.")
-
-
-def training_config(source: Any) -> TrainingConfig:
-    """Return the configuration in nested mappings, as YAML gives them.
-
-    Raises:
-        UnknownNameError: A field is unknown; the message offers the closest.
-        InvalidInputError: A field is missing or malformed.
-    """
-    return read_mapping(TrainingConfig, source, "training")

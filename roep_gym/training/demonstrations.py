@@ -18,6 +18,7 @@ from stable_baselines3.common.type_aliases import DictReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer, read_number
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
 from roep_gym.typing import Array, FloatArray
@@ -64,10 +65,8 @@ def collect_demonstrations(
     Raises:
         InvalidInputError: The number is below 1, the noise is negative, or the spaces are others than Dict and Box.
     """
-    if episodes < 1:
-        raise InvalidInputError(f"Expected at least one episode of demonstrations, got {episodes!r}.")
-    if not 0.0 <= noise < np.inf:
-        raise InvalidInputError(f"Expected noise to be finite and >= 0, got {noise!r}.")
+    read_integer("the number of episodes", episodes, 1)
+    read_number("noise", noise, 0.0)
     if not isinstance(env.observation_space, spaces.Dict) or not isinstance(env.action_space, spaces.Box):
         raise InvalidInputError(
             "Expected a Dict observation and a Box of actions for the demonstrations, got "

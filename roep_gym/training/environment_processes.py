@@ -8,11 +8,21 @@ from typing import Any
 
 import gymnasium as gym
 from stable_baselines3.common.vec_env import SubprocVecEnv
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from roep_gym.error import InfrastructureError
 
 __all__ = ["EnvironmentProcesses"]
+
+
+@contextmanager
+def _answers_expected() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        raise InfrastructureError(
+            "Expected an answer from the process of each environment, but one has ended: it was killed, or its "
+            "environment raised what the standard error stream says."
+        ) from error
 
 
 class EnvironmentProcesses(SubprocVecEnv):
@@ -33,25 +43,10 @@ class EnvironmentProcesses(SubprocVecEnv):
             self._let_go()
             raise
 
-    def reset(self) -> VecEnvObs:
-        """Begin an episode in each environment."""
-        with _answers_expected():
-            return super().reset()
-
-    def step_async(self, actions: Any) -> None:
-        """Send the actions."""
-        with _answers_expected():
-            super().step_async(actions)
-
-    def step_wait(self) -> VecEnvStepReturn:
-        """Return what the actions led to."""
-        with _answers_expected():
-            return super().step_wait()
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Call a method of environments."""
-        with _answers_expected():
-            return super().env_method(method_name, *args, indices=indices, **kwargs)
+    reset = _answers_expected()(SubprocVecEnv.reset)
+    step_async = _answers_expected()(SubprocVecEnv.step_async)
+    step_wait = _answers_expected()(SubprocVecEnv.step_wait)
+    env_method = _answers_expected()(SubprocVecEnv.env_method)
 
     def close(self) -> None:
         """End the processes."""
@@ -69,14 +64,3 @@ class EnvironmentProcesses(SubprocVecEnv):
         for process in self.processes:
             process.join()
         self.closed = True
-
-
-@contextmanager
-def _answers_expected() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, ConnectionError) as error:
-        raise InfrastructureError(
-            "Expected an answer from the process of each environment, but one has ended: it was killed, or its "
-            "environment raised what the standard error stream says."
-        ) from error

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium as gym
 import yaml
 
+from roep_gym.arguments import plain
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.suites.registry import find_suite
 from roep_gym.training.environment import EnvironmentConfig, find_environment_wrapper, make_env
@@ -20,15 +21,7 @@ _OF_THE_POLICY = {"control_mode": "relative", "settle_steps": 10}
 """Arguments that the policy's contract declares, with what it declares by itself."""
 _OF_THE_PLAN = ("placement_shift", "unsafe_channels", "safety_limits", "terminate_on_unsafe")
 _WITHOUT_EFFECT = (
-    *(
-        "task",
-        "suite",
-        "initial_states",
-        "reward",
-        "reward_discount",
-        "render_mode",
-        "render_camera",
-    ),
+    *("task", "suite", "initial_states", "reward", "reward_discount", "render_mode", "render_camera"),
     *("cameras", "image_size", "depth", "object_state"),
 )
 """Arguments that the plan names elsewhere, that the model's observations ask for, or that no policy notices."""
@@ -75,7 +68,7 @@ def write_evaluation_plan(
         "conditions": ["main"],
         "step_budget": environment.step_budget if step_budget is None else step_budget,
     }
-    settings = {key: _plain(given[key]) for key in _OF_THE_PLAN if key in given}
+    settings = {key: plain(given[key]) for key in _OF_THE_PLAN if key in given}
     if settings:
         plan["environment"] = settings
     file.write_text(yaml.safe_dump(plan, sort_keys=False))
@@ -113,7 +106,3 @@ def _is_of_suite(env: gym.Env[Any, Any], suite: str, task: str) -> bool:
         return False
     made.close()
     return type(made.unwrapped) is type(env.unwrapped)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

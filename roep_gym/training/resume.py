@@ -23,8 +23,8 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from roep_gym.atomic_file import write_atomically
 from roep_gym.error import InvalidInputError
+from roep_gym.training.callbacks import InterventionCallback, steps_of
 from roep_gym.training.config import TrainingConfig
-from roep_gym.training.intervention_callback import InterventionCallback, steps_of
 
 __all__ = [
     "CONFIGURATION",
@@ -52,33 +52,15 @@ class ResumePoint:
         timesteps: Steps of all environments until then.
         episodes: Number of the next episode of each environment.
         sizes: Size in bytes of each log file then, by path below the training's folder.
-        folder: Folder of the model, below `resume/`.
+        folder: Folder below `resume/` with `model.zip`, the model with its optimiser, `statistics.pkl`, what
+            `InterventionCallback` has counted, and, where the training normalises or saves its replay buffer,
+            `normalization.pkl` and `replay_buffer.pkl`.
     """
 
     timesteps: int
     episodes: tuple[int, ...]
     sizes: dict[str, int]
     folder: Path
-
-    @property
-    def model(self) -> Path:
-        """File of the model with its optimiser."""
-        return self.folder / "model.zip"
-
-    @property
-    def normalization(self) -> Path:
-        """File of the statistics of `VecNormalize`, where the training normalises."""
-        return self.folder / "normalization.pkl"
-
-    @property
-    def replay_buffer(self) -> Path:
-        """File of the replay buffer, where the training saves it."""
-        return self.folder / "replay_buffer.pkl"
-
-    @property
-    def statistics(self) -> Path:
-        """File of what `InterventionCallback` has counted."""
-        return self.folder / "statistics.pkl"
 
 
 class SaveResumePoint(BaseCallback):
@@ -123,38 +105,33 @@ class SaveResumePoint(BaseCallback):
         resume.mkdir(exist_ok=True)
         # A folder of its own, so that the last point stays complete until the new one is.
         folder = Path(tempfile.mkdtemp(prefix=f"{model.num_timesteps}-", dir=resume))
-        point = ResumePoint(model.num_timesteps, episodes, {}, folder)
-        model.save(point.model)
+        model.save(folder / "model.zip")
         normalization = model.get_vec_normalize_env()
         if normalization is not None:
-            normalization.save(str(point.normalization))
+            normalization.save(str(folder / "normalization.pkl"))
         if self._replay_buffer and isinstance(model, OffPolicyAlgorithm):
-            model.save_replay_buffer(point.replay_buffer)
-        point.statistics.write_bytes(pickle.dumps(self._counted.statistics))
+            model.save_replay_buffer(folder / "replay_buffer.pkl")
+        (folder / "statistics.pkl").write_bytes(pickle.dumps(self._counted.statistics))
         for name in _RENEWED:
             if (self._out / name).exists():
-                shutil.copy(self._out / name, point.folder / name)
+                shutil.copy(self._out / name, folder / name)
         for output in self.logger.output_formats:
             if isinstance(output, TensorBoardOutputFormat):
                 output.writer.flush()
         state = {
             "folder": folder.name,
-            "timesteps": point.timesteps,
+            "timesteps": model.num_timesteps,
             "episodes": episodes,
             "sizes": {str(file.relative_to(self._out)): file.stat().st_size for file in _logs(self._out)},
         }
         write_atomically(resume / "state.json", json.dumps(state).encode())
         for other in resume.iterdir():
-            if other.is_dir() and other != point.folder:
+            if other.is_dir() and other != folder:
                 shutil.rmtree(other)
 
 
 def find_resume_point(out: Path) -> ResumePoint | None:
-    """Return what an unfinished training in a folder continues from, None where it has saved nothing yet.
-
-    Raises:
-        InvalidInputError: The file of the point is damaged.
-    """
+    """Return what an unfinished training in a folder continues from, None where it has saved nothing yet."""
     file = out / "resume" / "state.json"
     if not file.exists():
         return None
@@ -173,11 +150,7 @@ def find_resume_point(out: Path) -> ResumePoint | None:
 
 
 def rewind(out: Path, point: ResumePoint | None) -> None:
-    """Take logs, evaluations and checkpoints back to a point, or to the beginning.
-
-    Raises:
-        InvalidInputError: A log is shorter than it was at that point.
-    """
+    """Take logs, evaluations and checkpoints back to a point, or to the beginning."""
     sizes = {} if point is None else point.sizes
     for name, size in sizes.items():
         file = out / name
@@ -210,11 +183,7 @@ def write_configuration(config: TrainingConfig, out: Path) -> None:
 
 
 def check_configuration(config: TrainingConfig, out: Path) -> None:
-    """Compare a configuration with that of the training in a folder.
-
-    Raises:
-        InvalidInputError: They differ, or the file is damaged.
-    """
+    """Refuse a configuration other than that of the training in a folder."""
     try:
         before = json.loads((out / CONFIGURATION).read_text())
         differing = [name for name, value in _comparable(config).items() if before.get(name) != value]

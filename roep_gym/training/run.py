@@ -26,10 +26,10 @@ from roep_gym import seeding
 from roep_gym.atomic_file import replacing
 from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
+from roep_gym.training.callbacks import InterventionCallback
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.evaluation_plan import write_evaluation_plan
 from roep_gym.training.hyperparameters import policy_for, read_hyperparameters
-from roep_gym.training.intervention_callback import InterventionCallback
 from roep_gym.training.resume import (
     CONFIGURATION,
     ResumePoint,
@@ -175,18 +175,17 @@ def _model(
     if point is None:
         policy = config.policy or policy_for(algorithm, env.observation_space)
         return algorithm(policy, env, seed=config.seed, tensorboard_log=logs, **hyperparameters)
-    if config.algorithm == "ARS" and any(
-        isinstance(part, Mapping) for part in config.hyperparameters.values()
-    ):
+    scheduled = any(isinstance(part, Mapping) for part in config.hyperparameters.values())
+    if config.algorithm == "ARS" and scheduled:
         raise InvalidInputError(
             "Expected a constant learning_rate and delta_std to continue ARS, got a schedule."
         )
-    model = algorithm.load(
-        point.model, env=env, device=hyperparameters.get("device", "auto"), tensorboard_log=logs
-    )
+    device = hyperparameters.get("device", "auto")
+    model = algorithm.load(point.folder / "model.zip", env=env, device=device, tensorboard_log=logs)
     if isinstance(model, OffPolicyAlgorithm):
-        if point.replay_buffer.exists():
-            model.load_replay_buffer(point.replay_buffer)
+        buffer = point.folder / "replay_buffer.pkl"
+        if buffer.exists():
+            model.load_replay_buffer(buffer)
         else:
             model.learning_starts += model.num_timesteps
     # The generators are seeded anew, from the step, since those of libraries and processes cannot be stored.
@@ -204,7 +203,7 @@ def _continue(
     point: ResumePoint,
 ) -> None:
     """Give the callbacks what they knew at the point."""
-    counted.restore(pickle.loads(point.statistics.read_bytes()))
+    counted.restore(pickle.loads((point.folder / "statistics.pkl").read_bytes()))
     for callback in callbacks:
         callback.n_calls = point.timesteps // config.n_envs
         if isinstance(callback, EvalCallback) and (out / "evaluations.npz").exists():
@@ -273,9 +272,9 @@ def _environments(config: TrainingConfig, out: Path, point: ResumePoint | None) 
     )
     if not config.normalize:
         return env
-    return (
-        _normalized(env, training=True) if point is None else VecNormalize.load(str(point.normalization), env)
-    )
+    if point is None:
+        return _normalized(env, training=True)
+    return VecNormalize.load(str(point.folder / "normalization.pkl"), env)
 
 
 def _eval_environment(config: TrainingConfig, env: VecEnv) -> VecEnv:

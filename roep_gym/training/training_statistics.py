@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from roep_gym.error import InvalidInputError
+from roep_gym.arguments import read_number
 from roep_gym.record import REASONS
 from roep_gym.typing import Info
 from roep_gym.wrappers.episode_trace import termination_reason
@@ -46,10 +46,7 @@ class TrainingStatistics:
     """
 
     def __init__(self, quantiles: Sequence[float] = (0.5, 0.9, 0.99)) -> None:
-        for quantile in quantiles:
-            if not 0 <= quantile <= 1:
-                raise InvalidInputError(f"Expected quantiles in [0, 1], got {quantile!r}.")
-        self._quantiles = tuple(quantiles)
+        self._quantiles = [read_number("a quantile", quantile, 0, 1) for quantile in quantiles]
         self._counts, self._totals = Counter[str](), Counter[str]()
         self._known = {_EPISODES, *(f"outcome/{reason}" for reason in REASONS)}
         self._running: defaultdict[int, int] = defaultdict(int)
@@ -62,15 +59,13 @@ class TrainingStatistics:
         return self._steps
 
     def observe(self, index: int, info: Info, *, done: bool) -> None:
-        """Take a step.
-
-        Args:
-            index: Index of the environment.
-            info: The `info` of the step.
-            done: Whether the episode ended with it.
-        """
+        """Take the `info` of a step in the environment of an index, and whether the episode ended with it."""
         self._steps += 1
-        self._observe_unsafe(info)
+        unsafe = info.get("unsafe")
+        if unsafe:
+            self._count(_ATTEMPTS, any(unsafe.values()))
+            for channel, attempted in unsafe.items():
+                self._count(f"unsafe/{channel}", bool(attempted))
         if "shield" in info:
             self._observe_shield(index, info)
         if done:
@@ -113,13 +108,6 @@ class TrainingStatistics:
         self._known.add(name)
         self._counts[name] += happened
         self._totals[name] += happened
-
-    def _observe_unsafe(self, info: Info) -> None:
-        unsafe = info.get("unsafe")
-        if unsafe:
-            self._count(_ATTEMPTS, any(unsafe.values()))
-            for channel, attempted in unsafe.items():
-                self._count(f"unsafe/{channel}", bool(attempted))
 
     def _observe_shield(self, index: int, info: Info) -> None:
         shield = info["shield"]

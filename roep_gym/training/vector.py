@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from roep_gym.error import InvalidInputError
+from roep_gym.arguments import read_integer
 from roep_gym.training.environment import EnvironmentConfig, make_env
 
 if TYPE_CHECKING:
@@ -59,9 +59,6 @@ def make_sb3_vec_env(
 
     from roep_gym.training.environment_processes import EnvironmentProcesses
 
-    def monitor_file(index: int) -> Path | None:
-        return None if monitor_folder is None else Path(monitor_folder) / str(index)
-
     if monitor_folder is not None:
         Path(monitor_folder).mkdir(parents=True, exist_ok=True)
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
@@ -71,9 +68,9 @@ def make_sb3_vec_env(
             run_id=run_id,
             index=index,
             first_episode=first_episodes[index] if first_episodes else 0,
-            monitor_file=monitor_file(index),
+            monitor_file=None if monitor_folder is None else Path(monitor_folder) / str(index),
         )
-        for index in range(_count(n_envs))
+        for index in range(read_integer("the number of environments", n_envs, 1))
     ]
     env: VecEnv = EnvironmentProcesses(makers, _START_METHOD) if subprocesses else DummyVecEnv(makers)
     env.seed(seed)
@@ -95,14 +92,8 @@ def make_gymnasium_vec_env(
     """
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
         partial(make_env, config, run_id=run_id, index=index, monitor=False)
-        for index in range(_count(num_envs))
+        for index in range(read_integer("the number of environments", num_envs, 1))
     ]
     if subprocesses:
         return gym.vector.AsyncVectorEnv(makers, context=_START_METHOD)
     return gym.vector.SyncVectorEnv(makers)
-
-
-def _count(number: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise InvalidInputError(f"Expected a number of environments >= 1, got {number!r}.")
-    return number

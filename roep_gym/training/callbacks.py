@@ -1,20 +1,25 @@
-"""`InterventionCallback`: what `TrainingStatistics` accumulates, in the logs of Stable-Baselines3.
+"""Callbacks of Stable-Baselines3.
 
-`steps_of` gives the steps that a callback is called for, whatever the algorithm.
+`InterventionCallback` writes what `TrainingStatistics` accumulates into the logs, `EpisodeCollector` keeps the episodes
+to train a shield from; `steps_of` gives the steps that a callback is called for, whatever the algorithm.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import KVWriter
 
+from roep_gym.arguments import read_integer
+from roep_gym.error import InvalidInputError
+from roep_gym.shields.labels import BootstrapEpisode
 from roep_gym.training.training_statistics import TrainingStatistics
 from roep_gym.typing import Info
 
-__all__ = ["InterventionCallback", "steps_of"]
+__all__ = ["EpisodeCollector", "InterventionCallback", "steps_of"]
 
 
 def steps_of(callback: BaseCallback) -> Iterator[tuple[int, Info, bool]]:
@@ -95,3 +100,48 @@ class _ScalarSource(KVWriter):
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class EpisodeCollector(BaseCallback):
+    """Keep the episodes of a training run as `train_shield` takes them.
+
+    The environments need `EnvironmentConfig(record=True)` and no shield. A policy changes while it learns, and with it
+    what is risky; the last episodes are nearest to the policy that comes out.
+
+    Args:
+        limit: Number of episodes that are kept, the last ones; None: all.
+        verbose: As for every callback of Stable-Baselines3.
+
+    Raises:
+        InvalidInputError: The limit is not an integer >= 1.
+    """
+
+    def __init__(self, limit: int | None = None, verbose: int = 0) -> None:
+        super().__init__(verbose)
+        maximum = None if limit is None else read_integer("the limit of episodes", limit, 1)
+        self._episodes: deque[BootstrapEpisode] = deque(maxlen=maximum)
+
+    @property
+    def episodes(self) -> list[BootstrapEpisode]:
+        """The episodes, oldest first."""
+        return list(self._episodes)
+
+    def _on_step(self) -> bool:
+        for _, info, done in steps_of(self):
+            if not done:
+                continue
+            if "episode_record" not in info:
+                raise InvalidInputError(
+                    "Expected the record of an episode at its end, got none; build the environments with "
+                    "EnvironmentConfig(record=True)."
+                )
+            if "shield" in info:
+                raise InvalidInputError(
+                    "Expected unshielded episodes to train a shield from, got shielded ones; leave the shield out."
+                )
+            self._episodes.append(BootstrapEpisode.from_record(info["episode_record"], self._control_mode()))
+        return True
+
+    def _control_mode(self) -> str | None:
+        known = self.training_env.has_attr("control_mode")
+        return str(self.training_env.get_attr("control_mode")[0]) if known else None
