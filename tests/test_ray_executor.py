@@ -138,7 +138,8 @@ def test_a_cluster_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("numbers", [{"cpus": -1.0}, {"gpus": float("nan")}])
 def test_impossible_needs_are_refused(numbers: dict[str, float]) -> None:
-    with pytest.raises(InvalidInputError, match=r"Expected at least 0 [CG]PUs a worker, got (-1\.0|nan)\."):
+    message = r"Expected the [cg]pus of a worker to be a finite number >= 0, got (-1\.0|nan)\."
+    with pytest.raises(InvalidInputError, match=message):
         RaySettings(**numbers)
 
 

@@ -291,7 +291,9 @@ def test_a_worker_without_an_open_episode_goes_on_with_the_next_process() -> Non
 
 
 def test_settings_outside_their_range_are_refused() -> None:
-    with pytest.raises(InvalidInputError, match="Expected at least 1 thread for inference, got 0"):
+    with pytest.raises(
+        InvalidInputError, match="Expected the threads of inference to be an integer >= 1, got 0"
+    ):
         InferenceSettings(threads=0)
 
 

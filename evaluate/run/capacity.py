@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
+from roep_gym.arguments import read_integer
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.schema import NOT_RUN
 
@@ -59,10 +60,8 @@ def capacity(cost: EpisodeCost, workers: int, devices: int = 0) -> Capacity:
     Raises:
         InvalidInputError: A number is out of range.
     """
-    if workers < 1 or devices < 0:
-        raise InvalidInputError(
-            f"Expected at least 1 worker and at least 0 devices, got {workers} and {devices}."
-        )
+    read_integer("workers", workers, 1)
+    read_integer("devices", devices, 0)
     if not 0 <= cost.decisions <= cost.worker or not cost.worker > 0:
         raise InvalidInputError(
             f"Expected an episode of more than 0 s whose decisions take a part of it, got {cost.worker} s and "
@@ -76,14 +75,7 @@ def capacity(cost: EpisodeCost, workers: int, devices: int = 0) -> Capacity:
 
 
 def measured_cost(data: xr.Dataset) -> EpisodeCost:
-    """Return the mean cost of the episodes that a run recorded.
-
-    Args:
-        data: A Dataset of `roep_gym.evaluate.schema`.
-
-    Raises:
-        InvalidInputError: No episode has its times.
-    """
+    """Return the mean cost of the episodes of a run, a Dataset of `roep_gym.evaluate.schema`."""
     wall, latency = data["wall_time"].values, data["policy_latency"].values
     timed = (data["success"].values != NOT_RUN) & np.isfinite(wall) & np.isfinite(latency)
     if not timed.any():

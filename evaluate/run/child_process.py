@@ -19,8 +19,6 @@ JOIN_SECONDS = 5.0
 """How long to wait for a process that was killed or whose end of a connection was closed."""
 
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-
-
 _PR_SET_PDEATHSIG = 1
 
 

@@ -12,7 +12,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -32,15 +32,17 @@ from roep_gym.evaluate.plan import (
 from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
-from roep_gym.evaluate.run.shield_stage import train_row_shield
 from roep_gym.evaluate.run.work import Executor, WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.dataset import write_run
 from roep_gym.evaluate.store.journal import Abort, Journal
 from roep_gym.evaluate.store.labelled import load_run
 from roep_gym.evaluate.store.packed_record import PackedRecord
-from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield
+from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield, save_row_shield
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path, write_frames
+from roep_gym.shields.bootstrap import train_shield
+from roep_gym.shields.labels import BootstrapEpisode
+from roep_gym.shields.storage import save_shield
 
 __all__ = ["Observer", "RunSummary", "SilentObserver", "evaluate"]
 
@@ -72,17 +74,10 @@ class Observer(Protocol):
 class SilentObserver:
     """An observer that says nothing."""
 
-    def started(self, planned: int, recorded: int) -> None:
+    def started(self, *arguments: Any, **named: Any) -> None:
         """Say nothing."""
 
-    def recorded(self, planned: PlannedEpisode, reason: str, steps: int) -> None:
-        """Say nothing."""
-
-    def aborted(self, planned: PlannedEpisode, cause: str, retried: bool) -> None:
-        """Say nothing."""
-
-    def shield(self, row: Row, shield: RowShield, dropped: int) -> None:
-        """Say nothing."""
+    recorded = aborted = shield = started
 
 
 @dataclass(frozen=True)
@@ -220,9 +215,8 @@ class _Session:
         """Return how the run stands."""
         unavailable = self._unavailable()
         missing = [p for p in self._plan.episodes() if p not in self._done and p not in unavailable]
-        return RunSummary(
-            len(self._done), tuple(missing), len(unavailable), tuple(self._journal.aborts()), self._run.root
-        )
+        aborts = tuple(self._journal.aborts())
+        return RunSummary(len(self._done), tuple(missing), len(unavailable), aborts, self._run.root)
 
     def _queue_all(self) -> None:
         rows: dict[int, list[PlannedEpisode]] = defaultdict(list)
@@ -275,24 +269,21 @@ class _Session:
         self._unstable[planned] += result.unstable
         retried = self._attempts[planned] <= RETRIES
         self._observer.aborted(planned, result.cause, retried)
-        if not retried:
-            self._failed_in_succession[planned.row] += 1
-            if self._failed_in_succession[planned.row] >= HOPELESS:
-                # A dead server or a broken checkpoint fails every episode; other rows may still be fine.
-                self._ready = deque(item for item in self._ready if item.planned.row != planned.row)
-        else:
-            self._ready.append(
-                WorkItem(planned, self._attempts[planned], result.item.shield, self._unstable[planned] > 0)
-            )
+        if retried:
+            diverged = self._unstable[planned] > 0
+            self._ready.append(WorkItem(planned, self._attempts[planned], result.item.shield, diverged))
+            return
+        self._failed_in_succession[planned.row] += 1
+        if self._failed_in_succession[planned.row] >= HOPELESS:
+            # A dead server or a broken checkpoint fails every episode; other rows may still be fine.
+            self._ready = deque(item for item in self._ready if item.planned.row != planned.row)
 
     def _release_shielded(self, row: Row) -> None:
         """Train or load the row's shield when its bootstrap is complete, and queue the shielded episodes."""
         waiting = [planned for planned in self._shielded[row.index] if planned not in self._done]
         if not self._shielded[row.index] or self._bootstrap[row.index] or row.index in self._shields:
             return
-        shield = load_row_shield(self._run, row) or train_row_shield(
-            self._run, self._plan, row, self._journal
-        )
+        shield = load_row_shield(self._run, row) or self._train_shield(row)
         self._shields[row.index] = shield
         available = shield.status == "trained"
         self._observer.shield(row, shield, 0 if available else len(waiting))
@@ -301,6 +292,24 @@ class _Session:
             items = [WorkItem(planned, shield=path) for planned in waiting]
             # Before other rows' episodes: the worker still holds this row's scene.
             self._ready.extendleft(reversed(items))
+
+    def _train_shield(self, row: Row) -> RowShield:
+        """Train a row's shield on its recorded bootstrap episodes, and store it before it is used."""
+        episodes = [
+            BootstrapEpisode.from_record(record)
+            for condition in self._plan.conditions
+            if condition.role == "bootstrap"
+            for _, record in self._journal.records(row.index, condition.name)
+        ]
+        outcome, shield = train_shield(episodes, self._plan.plan.shield), RowShield("failed")
+        if outcome.shield is not None:
+            path = save_shield(outcome.shield, self._run.shields / f"{outcome.shield.digest}.npz")
+            shield = RowShield(
+                "trained", file=path.name, digest=outcome.shield.digest, tau=outcome.shield.threshold
+            )
+        shield = replace(shield, reason=outcome.reason, metadata=outcome.metadata)
+        save_row_shield(self._run, row, shield)
+        return shield
 
     def _unavailable(self) -> set[PlannedEpisode]:
         """Return the planned episodes of shielded conditions whose row has no shield."""

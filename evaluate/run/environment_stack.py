@@ -25,17 +25,15 @@ from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.episode_trace import FrameChoice
 from roep_gym.wrappers.frame_keys import find_frame_keys
+from roep_gym.wrappers.stack_order import find_attribute
 
 __all__ = ["check_runnable", "environment_arguments", "make_environment", "wrap"]
 
 
 def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Policy) -> dict[str, Any]:
-    """Return what the suite makes the environment with: the plan's settings, else what the policy asks for.
+    """Return what the suite makes a row's environment with.
 
-    Args:
-        row: The row to evaluate.
-        settings: The plan's settings.
-        policy: The policy; its observation request and its contract fill what the plan leaves open.
+    The policy's observation request and contract fill what the plan's settings leave open.
     """
     request, contract = policy.observations, policy.contract
     settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
@@ -59,11 +57,7 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
 
 
 def make_environment(row: Row, arguments: Mapping[str, Any]) -> gym.Env[Any, Any]:
-    """Build the environment of a row.
-
-    Raises:
-        InvalidInputError: What the suite makes is no environment.
-    """
+    """Build the environment of a row."""
     env = find_suite(row.suite_source).make_environment(row.task, **arguments)
     if not isinstance(env, gym.Env):
         raise InvalidInputError(
@@ -80,18 +74,12 @@ def wrap(
     step_budget: int,
     frames: FrameChoice,
     replan: bool,
-    terminate_on_refusal: bool = False,
+    terminate_on_refusal: bool,
 ) -> RecordEpisode:
-    """Return the environment with the wrappers of one condition.
+    """Return the environment of a row with the wrappers of one condition.
 
-    Args:
-        env: The environment of the row.
-        profile: Perturbation profile with its parameters; the clean one changes nothing, bit for bit.
-        shield: File of the shield; None: no shield.
-        step_budget: Control steps an episode may take.
-        frames: Frames to keep: "none", "looked" or "all".
-        replan: Whether the policy looks again after an intervention, so that its frames are drawn.
-        terminate_on_refusal: Whether a safe refusal of the shield ends the episode.
+    The clean profile changes nothing, bit for bit; `shield` is a file; `replan` says whether the policy looks again
+    after an intervention, so that its frames are drawn.
     """
     # What has no frames runs under every condition; its records tell that no frame was given.
     keys = None if any(find_frame_keys(env.observation_space)) else list[str]()
@@ -108,9 +96,8 @@ def wrap(
 def check_runnable(plan: ResolvedPlan) -> None:
     """Build every policy and every row's environment once; no simulator is started and no server is asked.
 
-    Raises:
-        RoepError: A policy or an environment cannot be built with the plan's names and values, they do not fit, a
-            shield would be trained on scenes that it is evaluated on, or none would fit a row of shielded conditions.
+    Refused are policies and environments that cannot be built or do not fit, a shield that would be trained on scenes
+    that it is evaluated on, and shielded conditions in a row that no shield would fit.
     """
     shielded = any(condition.shielded for condition in plan.conditions)
     check_bootstrap_scenes(plan)
@@ -135,10 +122,8 @@ def check_runnable(plan: ResolvedPlan) -> None:
 
 def _check_shield_fits(env: gym.Env[Any, Any], row: Row, config: ShieldConfig) -> None:
     """Put a shield that has learned nothing around the environment, which refuses what it would refuse in the run."""
-    known: dict[str, tuple[str, ...]] = {}
-    if env.has_wrapper_attr("observation_fields"):
-        known = env.get_wrapper_attr("observation_fields")
-    mode = env.get_wrapper_attr("control_mode") if env.has_wrapper_attr("control_mode") else "relative"
+    known = find_attribute(env, "observation_fields", {})
+    mode = find_attribute(env, "control_mode", "relative")
     size = math.prod(env.action_space.shape or (0,))
     try:
         ShieldAction(env, untrained_shield(config.fields or known.get("proprio", ()), size, config, mode))

@@ -15,13 +15,7 @@ _RESET, _STEP, _FRAME = 0.2, 0.005, 0.065
 
 
 def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
-    """Return one sentence on the time that the plan's missing episodes will take.
-
-    Args:
-        plan: The plan.
-        run: The run's folder, which may hold recorded episodes.
-        workers: Worker processes.
-    """
+    """Return one sentence on the time that the episodes will take which the run's folder does not hold yet."""
     times = recorded_times(run.journal, plan.digest)
     total = sum(1 for _ in plan.episodes())
     left = total - len(times)
@@ -41,10 +35,6 @@ def estimate(plan: ResolvedPlan, run: RunDirectory, workers: int) -> str:
 
 
 def _minutes(seconds: float) -> str:
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

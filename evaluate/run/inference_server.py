@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from roep_gym.error import InfrastructureError, InvalidInputError
+from roep_gym.arguments import read_integer
+from roep_gym.error import InfrastructureError
 from roep_gym.evaluate.plan import ResolvedPlan
 from roep_gym.evaluate.run.child_process import (
     JOIN_SECONDS,
@@ -49,8 +50,7 @@ class InferenceSettings:
     threads: int = 1
 
     def __post_init__(self) -> None:
-        if self.threads < 1:
-            raise InvalidInputError(f"Expected at least 1 thread for inference, got {self.threads}.")
+        read_integer("the threads of inference", self.threads, 1)
 
 
 class InferenceProcess:
@@ -89,14 +89,10 @@ class InferenceProcess:
         return self.process.sentinel
 
     def replace_if_lost(self) -> None:
-        """Start the process anew if it died or hangs; what was asked of it fails in the workers.
-
-        Raises:
-            InfrastructureError: It died before it could listen, so that another one would, too.
-        """
+        """Start the process anew if it died or hangs; what was asked of it fails in the workers."""
         if not self.process.is_alive():
             self.ended = f"died ({how_it_ended(self.process)})"
-            if not self._ready.value:
+            if not self._ready.value:  # another one would, too
                 raise InfrastructureError(f"Expected the inference process to start, but it {self.ended}.")
         elif self._busy_seconds() > self._stall_timeout:
             self.ended = (
@@ -109,12 +105,9 @@ class InferenceProcess:
         self._start()
 
     def how_it_was_lost(self, process: BaseProcess) -> str:
-        """Return how a process ended that a worker has lost, and replace it if that was not done yet.
+        """Return how the process that ran when a worker began ended, and replace it if that was not done yet.
 
         The worker knows first: a dying process closes its connections before it can be seen dead.
-
-        Args:
-            process: The one that was running when the worker began.
         """
         if process is self.process:
             process.join(JOIN_SECONDS)
@@ -151,11 +144,7 @@ class InferenceProcess:
 
 
 def _serve(
-    listener: socket.socket,
-    plan: ResolvedPlan,
-    limits: BatchLimits,
-    ready: Any,
-    busy_since: Any,
+    listener: socket.socket, plan: ResolvedPlan, limits: BatchLimits, ready: Any, busy_since: Any
 ) -> None:
     """Answer every worker that connects, until the driver is gone."""
     follow_driver()

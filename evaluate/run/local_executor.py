@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any
 
+from roep_gym.arguments import read_integer
 from roep_gym.envs.numeric_probe import numeric_probe
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.plan import ResolvedPlan
@@ -47,8 +48,7 @@ class LocalExecutor:
         stall_timeout: float = 180.0,
         inference: InferenceSettings | None = None,
     ) -> None:
-        if workers < 1:
-            raise InvalidInputError(f"Expected at least 1 worker, got {workers}.")
+        read_integer("workers", workers, 1)
         if not stall_timeout > 0:
             raise InvalidInputError(f"Expected a stall timeout above 0 s, got {stall_timeout}.")
         self._plan, self._stall_timeout, self._probe = plan, stall_timeout, numeric_probe()
@@ -77,11 +77,8 @@ class LocalExecutor:
         for index, worker in enumerate(self._workers):
             if worker is None or worker.item is None:
                 if worker is None or not worker.process.is_alive():
-                    self._workers[index] = worker = _Process(
-                        self._plan,
-                        self._probe,
-                        None if self._inference is None else self._inference.address,
-                    )
+                    address = None if self._inference is None else self._inference.address
+                    self._workers[index] = worker = _Process(self._plan, self._probe, address)
                 worker.start(item, None if self._inference is None else self._inference.process)
                 return
         raise RuntimeError("Expected an idle worker; ask capacity() before submit().")

@@ -75,11 +75,10 @@ class ProgressObserver:
         self._reasons[reason] += 1
         self._steps += steps
         done, now = sum(self._reasons.values()), time.monotonic()
-        rate = 60 * done / max(now - self._started, 1e-9)
+        seconds = max(now - self._started, 1e-9)
+        rate = 60 * done / seconds
         counts = ", ".join(f"{count} {name}" for name, count in self._reasons.most_common())
-        rates = (
-            f"{rate:.1f} episodes/min, {self._steps / max(now - self._started, 1e-9):.0f} steps/s ({counts})"
-        )
+        rates = f"{rate:.1f} episodes/min, {self._steps / seconds:.0f} steps/s ({counts})"
         self._progress.update(self._task, advance=1, rates=rates)
         if not self._console.is_terminal and now - self._last >= self._interval:
             self._last = now
@@ -92,11 +91,8 @@ class ProgressObserver:
         """Say why an attempt was aborted."""
         row = self._plan.rows[planned.row]
         where = f"{row.label} {planned.condition} {planned.seed_group}/{planned.episode}"
-        then = (
-            "it is tried again"
-            if retried
-            else "it is left incomplete; start the same command again to retry it"
-        )
+        left = "it is left incomplete; start the same command again to retry it"
+        then = "it is tried again" if retried else left
         self._say(f"Aborted: {where}: {cause} This is no outcome; {then}.")
 
     def shield(self, row: Row, shield: RowShield, dropped: int) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from roep_gym.arguments import read_integer, read_number
 from roep_gym.error import DependencyNotInstalledError, InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import ResolvedPlan
 from roep_gym.evaluate.run.child_process import thread_variables
@@ -45,9 +46,8 @@ class RaySettings:
     gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        for name, value in (("CPUs", self.cpus), ("GPUs", self.gpus)):
-            if not value >= 0:
-                raise InvalidInputError(f"Expected at least 0 {name} a worker, got {value}.")
+        for name in ("cpus", "gpus"):
+            read_number(f"the {name} of a worker", getattr(self, name), 0)
 
 
 class RayExecutor:
@@ -75,8 +75,7 @@ class RayExecutor:
         *,
         stall_timeout: float = 180.0,
     ) -> None:
-        if workers < 1:
-            raise InvalidInputError(f"Expected at least 1 worker, got {workers}.")
+        read_integer("workers", workers, 1)
         if not stall_timeout > 0:
             raise InvalidInputError(f"Expected a stall timeout above 0 s, got {stall_timeout}.")
         try:
@@ -192,12 +191,7 @@ class _RayWorker:
         self._worker = EpisodeWorker(plan, self._watch.beat)
 
     def run(self, item: WorkItem, shield: bytes | None) -> WorkResult:
-        """Run one episode.
-
-        Args:
-            item: The episode.
-            shield: Content of the file that the item names.
-        """
+        """Run one episode, with the content of the shield's file that the item names."""
         if shield is not None:
             assert item.shield is not None
             path = Path(self._folder.name) / Path(item.shield).name

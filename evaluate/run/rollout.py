@@ -22,6 +22,7 @@ from roep_gym.policies.one_process import one_process
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 from roep_gym.wrappers.record_episode import RecordEpisode
+from roep_gym.wrappers.stack_order import find_attribute
 
 __all__ = ["ChunkSettings", "check_observations", "chunk_settings", "run_episode"]
 
@@ -43,16 +44,9 @@ def chunk_settings(policy: Policy) -> ChunkSettings:
 
 
 def check_observations(space: spaces.Space[Any], request: ObservationRequest) -> None:
-    """Compare an environment's observations with what a policy looks at.
-
-    Raises:
-        InvalidInputError: A frame, a depth array or `object_state` is missing, or a frame has another size.
-    """
-    found = (
-        {key: part.shape or () for key, part in space.spaces.items()}
-        if isinstance(space, spaces.Dict)
-        else {}
-    )
+    """Refuse observations that lack a frame of the size, a depth array or the `object_state` that a policy looks at."""
+    parts = space.spaces if isinstance(space, spaces.Dict) else {}
+    found = {key: part.shape or () for key, part in parts.items()}
     size = (request.image_size, request.image_size)
     wanted: dict[str, tuple[int, int] | None] = {f"{camera}_image": size for camera in request.cameras}
     if request.depth:
@@ -107,7 +101,14 @@ def run_episode(
     observation, info = env.reset(seed=identity.scene_seed, options=identity.to_options())
     frames_rendered = info.get("frames_rendered", True)
     heartbeat()
-    episode = _policy_episode(env, identity, _entry(env, info, "instruction", "reset"))
+    episode = PolicyEpisode(
+        key="/".join(map(str, identity.key)),
+        suite=find_attribute(env, "suite", ""),
+        task=find_attribute(env, "task", ""),
+        instruction=_entry(env, info, "instruction", "reset"),
+        seed=policy_seed(identity),
+        fields=find_attribute(env, "observation_fields", {}),
+    )
     policy.begin(episode)
     record: EpisodeRecord | None = None
     try:
@@ -164,29 +165,13 @@ def _entry(env: gym.Env[Any, Any], info: Mapping[str, Any], key: str, method: st
     """Return an entry of `info` that every environment must give, lest its lack be taken for an outcome."""
     if key not in info:
         name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-        task = "/".join(filter(None, (_attribute(env, "suite", ""), _attribute(env, "task", ""))))
+        task = "/".join(filter(None, (find_attribute(env, "suite"), find_attribute(env, "task"))))
         name = f"{name} ({task})" if task else name
         raise InvalidInputError(
             f"Expected info[{key!r}] from {method}() of {name}, got only {sorted(info)}; "
             "wrap the environment so that it says so."
         )
     return info[key]
-
-
-def _attribute(env: gym.Env[Any, Any], name: str, default: Any) -> Any:
-    return env.get_wrapper_attr(name) if env.has_wrapper_attr(name) else default
-
-
-def _policy_episode(env: gym.Env[Any, Any], identity: EpisodeIdentity, instruction: str) -> PolicyEpisode:
-    fields: Mapping[str, tuple[str, ...]] = _attribute(env, "observation_fields", {})
-    return PolicyEpisode(
-        key="/".join(map(str, identity.key)),
-        suite=_attribute(env, "suite", ""),
-        task=_attribute(env, "task", ""),
-        instruction=instruction,
-        seed=policy_seed(identity),
-        fields=fields,
-    )
 
 
 def _actions(answer: Any, executed_steps: int) -> tuple[list[Array], int]:

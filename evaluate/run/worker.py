@@ -38,10 +38,6 @@ _ANSWERED = {
 """Attribute of the environment that answers for a field of the runtime contract."""
 
 
-def _build_policy(model: ModelSpec) -> Policy:
-    return make_policy(model.policy, **model.arguments)
-
-
 class EpisodeWorker:
     """Runs episodes of a plan, one after another.
 
@@ -51,7 +47,7 @@ class EpisodeWorker:
     Args:
         plan: The plan.
         heartbeat: Called at every stage and step, so that an observer can tell a hang from work.
-        find_policy: Gives the policy of a model.
+        find_policy: Gives the policy of a model; None builds it here.
         probe: What `numeric_probe` gave on this machine; None computes it with the first episode.
     """
 
@@ -59,7 +55,7 @@ class EpisodeWorker:
         self,
         plan: ResolvedPlan,
         heartbeat: Callable[[], None] = lambda: None,
-        find_policy: Callable[[ModelSpec], Policy] = _build_policy,
+        find_policy: Callable[[ModelSpec], Policy] | None = None,
         *,
         probe: Mapping[str, str] | None = None,
     ) -> None:
@@ -130,9 +126,10 @@ class EpisodeWorker:
         )
 
     def _policy(self, row: Row) -> Policy:
-        index = self._plan.model_index(row.model)
+        index, model = self._plan.model_index(row.model), row.model
         if index not in self._policies:
-            self._policies[index] = self._find_policy(row.model)
+            find = self._find_policy
+            self._policies[index] = find(model) if find else make_policy(model.policy, **model.arguments)
         return self._policies[index]
 
     def _environment(self, row: Row, policy: Policy) -> gym.Env[Any, Any]:

@@ -33,10 +33,10 @@ class RowShield:
     """
 
     status: str
-    reason: str
-    file: str
-    digest: str
-    tau: float | None
+    reason: str = ""
+    file: str = ""
+    digest: str = ""
+    tau: float | None = None
     metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
