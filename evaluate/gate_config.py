@@ -7,10 +7,12 @@ defaults are the paper's, and each gate run stores it with the verdicts.
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from roep_gym.arguments import read_number
 from roep_gym.documents import read_json
 from roep_gym.error import InvalidInputError
 from roep_gym.mapping_reader import check_fields, read_mapping
@@ -68,12 +70,9 @@ class GateConfig:
     def __post_init__(self) -> None:
         check_fields(self, "gate")
         for name, value in asdict(self).items():
-            lowest = int(name in _POSITIVE)
-            if name != "aggregation" and value < lowest:
-                raise InvalidInputError(f"Expected gate.{name} to be >= {lowest}, got {value!r}.")
-        for name in _RATES:
-            if getattr(self, name) > 1:
-                raise InvalidInputError(f"Expected {name} to be a rate in 0..1, got {getattr(self, name)!r}.")
+            if name != "aggregation":
+                lowest, highest = int(name in _POSITIVE), 1 if name in _RATES else math.inf
+                read_number(f"gate.{name}", value, lowest, highest)
         if not 0 < self.confidence < 1:
             raise InvalidInputError(f"Expected confidence between 0 and 1, got {self.confidence!r}.")
 

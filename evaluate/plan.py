@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from roep_gym import contracts, seeding
+from roep_gym.arguments import read_integer
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
@@ -176,19 +177,13 @@ class EvaluationPlan:
     def __post_init__(self) -> None:
         check_fields(self, "plan")
         for name, value in self.clone_counts().items():
-            if not 1 <= value <= MAX_CLONES:
-                raise InvalidInputError(
-                    f"Expected the number of clones of {name!r} to be an integer from 1 to {MAX_CLONES}, got {value!r}."
-                )
-        for name, value in (("seed_groups", self.seed_groups), ("episodes", self.episodes)):
-            if value < 1:
-                raise InvalidInputError(f"Expected {name} to be at least 1, got {value}.")
-        budgets = dict(self.suite_step_budgets)
+            read_integer(f"the number of clones of {name!r}", value, 1, MAX_CLONES)
+        read_integer("seed_groups", self.seed_groups, 1)
+        read_integer("episodes", self.episodes, 1)
         if self.step_budget is not None:
-            budgets["step_budget"] = self.step_budget
-        for name, value in budgets.items():
-            if value < 1:
-                raise InvalidInputError(f"Expected the step budget {name!r} to be at least 1, got {value}.")
+            read_integer("step_budget", self.step_budget, 1)
+        for name, value in self.suite_step_budgets.items():
+            read_integer(f"the step budget of {name!r}", value, 1)
         if not self.name or any(c in self.name for c in "/\\\n\0"):
             raise InvalidInputError(
                 f"Expected a plan name without slashes or line breaks, got {self.name!r}."
@@ -331,11 +326,7 @@ class ResolvedPlan:
 
 
 def check_bootstrap_scenes(plan: ResolvedPlan) -> None:
-    """Check that no shield would be trained on a scene that it is evaluated on.
-
-    Raises:
-        InvalidInputError: A bootstrap episode has scene seed and initial state of an evaluated episode of its row.
-    """
+    """Refuse a plan in which a bootstrap episode has scene seed and initial state of an evaluated one of its row."""
     scenes: dict[tuple[int, bool], set[tuple[int | None, InitState | None]]] = {}
     for planned in plan.episodes():
         identity = plan.identity(planned)

@@ -73,18 +73,13 @@ _PROTOCOL = (
     Condition("strong", "strong", role="sweep"),
     Condition("strong_clone", "strong", clone_of="strong", role="sweep"),
 )
-CONDITIONS: Mapping[str, Condition] = {
-    c.name: c
-    for c in (
-        *_PROTOCOL,
-        *(
-            replace(c, name=f"{c.name}_{number}", role="clone")
-            for c in _PROTOCOL
-            if c.clone_of
-            for number in range(2, MAX_CLONES + 1)
-        ),
-    )
-}
+_FURTHER_CLONES = tuple(
+    replace(clone, name=f"{clone.name}_{number}", role="clone")
+    for clone in _PROTOCOL
+    if clone.clone_of
+    for number in range(2, MAX_CLONES + 1)
+)
+CONDITIONS: Mapping[str, Condition] = {c.name: c for c in (*_PROTOCOL, *_FURTHER_CLONES)}
 """The conditions of the protocol, then further clones: the paper's rule uses the first of each, `perturb_clone`, the
 calibrated verdict beside it also `perturb_clone_2` and so on."""
 
@@ -180,28 +175,11 @@ def empty_dataset(
         condition=("condition", np.asarray(list(conditions), dtype=object)),
         unsafe_channel=("unsafe_channel", np.asarray(UNSAFE_CHANNELS, dtype=object)),
     )
-    return data.set_coords(
-        [
-            "model",
-            "suite",
-            "task",
-            "row_index",
-            "condition_index",
-            "seed_group",
-            "episode_index",
-            "init_state",
-            "env_seed",
-        ]
-    )
+    return data.set_coords(["model", "suite", "task", "row_index", "condition_index", *PAIRING_KEY])
 
 
 def check_dataset(data: xr.Dataset) -> None:
-    """Hold a Dataset against the schema.
-
-    Raises:
-        InvalidInputError: A variable is missing or has another dimension, the schema version is another, a
-            code is outside its vocabulary, or an outcome contradicts its reason.
-    """
+    """Validate a Dataset against the schema: variables, dimensions, vocabularies, and outcomes against reasons."""
     version = data.attrs.get("schema_version")
     if version != SCHEMA_VERSION:
         raise InvalidInputError(

@@ -107,8 +107,8 @@ def test_clones_are_planned_beyond_the_first_and_have_runs_of_their_own():
 @pytest.mark.parametrize(
     ("clones", "message"),
     [
-        (0, "Expected the number of clones of 'baseline' to be an integer from 1 to 5, got 0."),
-        ({"perturb": 6}, "Expected the number of clones of 'perturb' to be an integer from 1 to 5, got 6."),
+        (0, "Expected the number of clones of 'baseline' to be an integer in 1..5, got 0."),
+        ({"perturb": 6}, "Expected the number of clones of 'perturb' to be an integer in 1..5, got 6."),
         ({"pertub": 2}, "Unknown condition with clones 'pertub'. Did you mean 'perturb'?"),
     ],
 )

@@ -41,6 +41,7 @@ from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.dataset import write_run
 from roep_gym.evaluate.store.flat_tables import EPISODES, ROWS, read_tables
 from roep_gym.evaluate.store.journal import Journal
+from roep_gym.evaluate.store.packed_record import pack_record
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import load_dataset
 from roep_gym.fingerprint import versions
@@ -497,12 +498,12 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
     source = Journal(RunDirectory(whole_run).journal, plan.digest)
     planned, record = next(source.records())
     journal = Journal(tmp_path / "journal.sqlite", plan.digest)
-    journal.add(planned, record)
+    journal.add_all([(planned, pack_record(record))])
     later = replace(record, summary=replace(record.summary, wall_time=99.0))
-    journal.add(planned, later)
+    journal.add_all([(planned, pack_record(later))])
     other = replace(record, summary=replace(record.summary, steps=1))
     with pytest.raises(RecordConflictError, match="got two that differ"):
-        journal.add(planned, other)
+        journal.add_all([(planned, pack_record(other))])
     assert len(journal.recorded()) == 1
     with pytest.raises(InvalidInputError, match="got that of another plan"):
         Journal(tmp_path / "journal.sqlite", "another")
@@ -521,7 +522,7 @@ def test_the_journal_refuses_a_second_record_that_differs(whole_run: Path, tmp_p
         ({"models": []}, "Expected at least one model in the plan"),
         ({"episode": 3}, "Unknown field of plan 'episode'. Did you mean 'episodes'?"),
         ({"episodes": "ten"}, "Expected plan.episodes to be an integer, got 'ten'."),
-        ({"episodes": 0}, "Expected episodes to be at least 1, got 0."),
+        ({"episodes": 0}, "Expected episodes to be an integer >= 1, got 0."),
         ({"frames": "some"}, "Unknown value of plan.frames 'some'."),
         ({"name": "a/b"}, "Expected a plan name without slashes"),
         (

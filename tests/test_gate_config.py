@@ -45,13 +45,13 @@ def test_json_round_trip(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"seed_groups": 0}, "Expected gate.seed_groups to be >= 1, got 0."),
+        ({"seed_groups": 0}, "Expected gate.seed_groups to be a finite number >= 1, got 0."),
         ({"seed_groups": 2.5}, "Expected gate.seed_groups to be an integer, got 2.5."),
         ({"min_paired_support": True}, "Expected gate.min_paired_support to be an integer, got True."),
-        ({"max_clean_harm": -0.1}, "Expected gate.max_clean_harm to be >= 0, got -0.1."),
+        ({"max_clean_harm": -0.1}, "Expected gate.max_clean_harm to be a finite number in 0..1, got -0.1."),
         ({"max_clean_harm": float("nan")}, "Expected gate.max_clean_harm to be a finite number, got nan."),
         ({"max_clean_harm": "8 %"}, "Expected gate.max_clean_harm to be a number, got '8 %'."),
-        ({"max_clean_harm": 8.0}, "Expected max_clean_harm to be a rate in 0..1, got 8.0."),
+        ({"max_clean_harm": 8.0}, "Expected gate.max_clean_harm to be a finite number in 0..1, got 8.0."),
         ({"confidence": 0.0}, "Expected confidence between 0 and 1, got 0.0."),
         ({"aggregation": "poled"}, "Unknown value of gate.aggregation 'poled'. Did you mean 'pooled'?"),
     ],

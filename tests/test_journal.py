@@ -67,7 +67,7 @@ def journal(tmp_path: Path) -> Iterator[Journal]:
 @pytest.mark.parametrize("steps", [0, 1, 280])
 def test_a_record_comes_back_as_it_was(journal: Journal, steps: int) -> None:
     given = record(steps)
-    journal.add(planned(0), given)
+    journal.add_all([(planned(0), pack_record(given))])
     ((key, stored),) = journal.records()
     assert key == planned(0)
     assert pack_record(stored).summary == pack_record(given).summary
@@ -86,7 +86,7 @@ def test_what_is_added_is_visible_to_another_reader_at_once(journal: Journal, tm
 
 
 def test_a_conflict_costs_none_of_the_records_beside_it(journal: Journal) -> None:
-    journal.add(planned(1), record(4))
+    journal.add_all([(planned(1), pack_record(record(4)))])
     with pytest.raises(RecordConflictError, match=r"Expected one record of .*episode=1\), got two"):
         journal.add_all([(planned(k), pack_record(record())) for k in range(3)])
     assert [stored.summary.steps for _, stored in journal.records()] == [3, 4, 3]
@@ -100,14 +100,14 @@ def test_an_interrupted_batch_leaves_nothing_and_the_journal_goes_on(journal: Jo
     with pytest.raises(KeyboardInterrupt):
         journal.add_all(arriving())
     assert journal.recorded() == set()
-    journal.add(planned(0), record())
+    journal.add_all([(planned(0), pack_record(record()))])
     journal.add_abort(planned(1), "it broke", "here")
     assert journal.recorded() == {planned(0)}
     assert journal.aborts() == [Abort(planned(1), "it broke", "here")]
 
 
 def test_a_full_disk_is_named_and_costs_nothing_recorded_before(journal: Journal) -> None:
-    journal.add(planned(0), record())
+    journal.add_all([(planned(0), pack_record(record()))])
     journal._connection.execute("PRAGMA max_page_count = 20")
     with pytest.raises(RoepError, match=r"disk is full\. What was recorded before is safe"):
         journal.add_all([(planned(k), pack_record(record(280))) for k in range(1, 200)])
@@ -115,21 +115,21 @@ def test_a_full_disk_is_named_and_costs_nothing_recorded_before(journal: Journal
 
 
 def test_times_make_no_other_record_and_anything_else_does(journal: Journal) -> None:
-    journal.add(planned(0), record())
-    journal.add(planned(0), record(wall_time=99.0))
+    journal.add_all([(planned(0), pack_record(record()))])
+    journal.add_all([(planned(0), pack_record(record(wall_time=99.0)))])
     for other in (
         record(reason="timeout"),
         replace(record(), attributes=replace(record().attributes, instruction="another")),
     ):
         with pytest.raises(RecordConflictError):
-            journal.add(planned(0), other)
+            journal.add_all([(planned(0), pack_record(other))])
 
 
 @pytest.mark.parametrize(
     "column", ["digest", "summary", "attributes", "steps", "episode", "condition", "checksum"]
 )
 def test_a_changed_record_is_refused(journal: Journal, column: str) -> None:
-    journal.add(planned(0), record())
+    journal.add_all([(planned(0), pack_record(record()))])
     other = vars(pack_record(record(5))) | {"episode": 1, "condition": "full", "checksum": ""}
     other["attributes"] = "{}"
     journal._connection.execute(f"UPDATE episodes SET {column} = ?", (other[column],))
@@ -139,7 +139,7 @@ def test_a_changed_record_is_refused(journal: Journal, column: str) -> None:
 
 def test_records_under_each_others_key_are_refused(journal: Journal) -> None:
     for episode in (0, 1):
-        journal.add(planned(episode), record(3 + episode))
+        journal.add_all([(planned(episode), pack_record(record(3 + episode)))])
     for before, after in ((0, 9), (1, 0), (9, 1)):
         journal._connection.execute("UPDATE episodes SET episode = ? WHERE episode = ?", (after, before))
     assert journal.recorded() == {planned(0), planned(1)}
@@ -152,7 +152,7 @@ def test_the_times_of_recorded_episodes_are_read_of_the_own_plan_alone(tmp_path:
     assert recorded_times(file, "plan") == {}
     with closing(Journal(file, "plan")) as made:
         for episode in (0, 1):
-            made.add(planned(episode), record(wall_time=1.5 + episode))
+            made.add_all([(planned(episode), pack_record(record(wall_time=1.5 + episode)))])
         assert recorded_times(file, "plan") == {planned(0): 1.5, planned(1): 2.5}
         assert recorded_times(file, "another") == {}
         made._connection.execute("UPDATE episodes SET summary = '{'")

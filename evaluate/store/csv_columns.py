@@ -81,15 +81,7 @@ class CsvTable:
     extra: tuple[str, ...]
 
     def refuse(self, wrong: ArrayLike, message: str) -> None:
-        """Raise for the first line in which `wrong` holds.
-
-        Args:
-            wrong: Boolean, one a line.
-            message: What is wrong, with columns as format fields.
-
-        Raises:
-            InvalidInputError: Some line is wrong.
-        """
+        """Raise for the first line in which `wrong` holds, with a message that has columns as format fields."""
         mask = np.asarray(wrong, dtype=bool)
         if mask.any():
             at = int(mask.argmax())
@@ -105,17 +97,7 @@ class CsvTable:
 def check_lines(
     name: str, lines: Sequence[Line], columns: Mapping[str, CsvColumn], further: Mapping[str, CsvColumn]
 ) -> CsvTable:
-    """Check lines in memory as `read_csv` checks those of a file.
-
-    Args:
-        name: What messages call the whole.
-        lines: The lines; each has every column of the table.
-        columns: Columns that they must have.
-        further: Columns that they may have; others are text.
-
-    Raises:
-        InvalidInputError: A value is not of its column's kind; the message names the line's place.
-    """
+    """Check lines in memory, each of which has every column of the table, as `read_csv` checks those of a file."""
     held = [*columns, *(key for key in (lines[0].values if lines else ()) if key not in columns)]
     frame = pd.DataFrame(
         {key: [line.values[key] for line in lines] for key in held}, index=[line.place for line in lines]
@@ -124,24 +106,20 @@ def check_lines(
 
 
 def read_csv(
-    path: Path, columns: Mapping[str, CsvColumn], further: Mapping[str, CsvColumn], *, name: str = ""
+    path: Path, columns: Mapping[str, CsvColumn], further: Mapping[str, CsvColumn], *, name: str
 ) -> CsvTable:
-    """Read a CSV file with declared columns.
+    """Read a CSV file with a header, UTF-8 or with a byte-order mark; empty lines are skipped.
 
     Args:
-        path: The file, UTF-8 or with a byte-order mark, with a header; empty lines are skipped.
+        path: The file.
         columns: Columns that the file must have.
-        further: Columns that it may have.
-        name: What messages call the file; empty takes its base name.
-
-    Returns:
-        The table; columns in neither mapping are kept as text.
+        further: Columns that it may have; those in neither mapping are kept as text.
+        name: What messages call the file.
 
     Raises:
-        InvalidInputError: The file cannot be read, a column is missing or stands twice, a line has more or fewer cells
+        InvalidInputError: The file cannot be read, a column is missing or appears twice, a line has more or fewer cells
             than the header, or a value is not of its column's kind; the message names file and line.
     """
-    name = name or path.name
     header = _header(path, name, columns)
     declared = {key: column for key, column in {**columns, **further}.items() if key in header}
     as_text = {
@@ -307,16 +285,13 @@ def _read_names(raw: CsvTable, name: str, column: CsvColumn) -> Any:
     control = _CONTROL_IN_NAMES if column.kind == "name" else _CONTROL_IN_TEXTS
     for value in distinct:
         if control.search(value):
-            at = int((values == value).to_numpy().argmax())
-            raise InvalidInputError(
-                f"{raw.place(at)}: Expected {name} without control characters, got {value!r}."
-            )
-    for value in distinct if column.known else ():
-        if value not in column.known:
-            at = int((values == value).to_numpy().argmax())
-            raise InvalidInputError(
-                f"{raw.place(at)}: {unknown_name(name, value, filter(None, column.known))}"
-            )
+            problem = f"Expected {name} without control characters, got {value!r}."
+        elif column.known and value not in column.known:
+            problem = str(unknown_name(name, value, filter(None, column.known)))
+        else:
+            continue
+        at = int((values == value).to_numpy().argmax())
+        raise InvalidInputError(f"{raw.place(at)}: {problem}")
     return values
 
 

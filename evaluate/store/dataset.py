@@ -21,10 +21,10 @@ from roep_gym import contracts, fingerprint
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.schema import (
-    CONDITIONS,
     EPISODE_VARIABLES,
     NOT_RUN,
     REASONS,
+    ROW_VARIABLES,
     UNSAFE_CHANNELS,
     check_dataset,
     empty_dataset,
@@ -175,9 +175,8 @@ class _Outcomes:
     def _position(self, planned: PlannedEpisode) -> int:
         _, conditions, groups, episodes = self.shape
         condition = self._conditions[planned.condition]
-        return (
-            (planned.row * conditions + condition) * groups + planned.seed_group
-        ) * episodes + planned.episode
+        group = (planned.row * conditions + condition) * groups + planned.seed_group
+        return group * episodes + planned.episode
 
 
 def _pairing_key(identity: EpisodeIdentity) -> tuple[int, int]:
@@ -247,6 +246,7 @@ def _row_variables(
     for row in plan.rows:
         ran = {name: observed_value(values) for name, values in observed[row.index].items()}
         entries = {
+            **{name: spec.fill for name, spec in ROW_VARIABLES.items()},
             "model": row.model.name,
             "suite": row.suite,
             "task": row.task,
@@ -280,20 +280,10 @@ def contract_entries(
 
 
 def _shield_entries(plan: ResolvedPlan, shield: RowShield | None) -> dict[str, Any]:
-    if not any(CONDITIONS[c.name].shielded for c in plan.conditions):
-        reason = "no shielded condition is planned"
-    else:
-        reason = "the bootstrap is not complete"
     if shield is None:
-        return {
-            "shield_status": "none",
-            "shield_tau": np.nan,
-            "shield_digest": "",
-            "shield_reason": reason,
-            "risk_positive_episodes": -1,
-            "risk_label_source": "",
-            "shield_metadata": "{}",
-        }
+        planned = any(condition.shielded for condition in plan.conditions)
+        reason = "the bootstrap is not complete" if planned else "no shielded condition is planned"
+        return {"shield_reason": reason}
     return {
         "shield_status": shield.status,
         "shield_tau": np.nan if shield.tau is None else shield.tau,

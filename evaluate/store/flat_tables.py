@@ -133,14 +133,7 @@ def tables_of_lines(
 ) -> xr.Dataset:
     """Make a Dataset of the lines of `episodes.csv` and `rows.csv` in memory, as `read_tables` does of files.
 
-    Args:
-        episodes: Lines with the columns of `episodes.csv`.
-        rows: Lines with the columns of `rows.csv`.
-        source: What the lines come from, for messages.
-        config: Its `seed_groups` and `episodes_per_group` are the budget.
-
-    Raises:
-        InvalidInputError: A line contradicts itself, the others or the plan; the message names its place.
+    `source` names what the lines come from, for messages that concern no single line.
     """
     row_table = check_lines(source, rows, _ROW_COLUMNS, _FURTHER_ROW_COLUMNS)
     table = check_lines(source, episodes, _EPISODE_COLUMNS, _FURTHER_EPISODE_COLUMNS)
@@ -165,9 +158,13 @@ def _validated(table: CsvTable, row_table: CsvTable, plan: CsvTable | None, conf
     else:
         planned = _manifest_keys(table, row_table, plan)
         if "run_id" in plan.frame:
-            planned_ids = _run_ids(plan, len(row_table.frame))
-            _refuse_other_runs(table, planned_ids, plan.name)
-            run_ids = planned_ids
+            run_ids = _run_ids(plan, len(row_table.frame))
+            frame = table.frame
+            table.refuse(
+                frame["run_id"].astype(object).to_numpy()
+                != run_ids[frame["row_index"], frame["condition_index"]],
+                f"the run id {{run_id!r}} of {{condition!r}} is not the one that {plan.name} plans",
+            )
     return _assemble(table, row_table, planned.sort_values(_SLOT, ignore_index=True), run_ids)
 
 
@@ -266,16 +263,6 @@ def _run_ids(table: CsvTable, rows: int) -> Array:
     return by_row
 
 
-def _refuse_other_runs(table: CsvTable, planned_ids: Array, manifest: str) -> None:
-    """Refuse lines whose run id is not the planned one of their row and condition."""
-    frame = table.frame
-    wanted = planned_ids[frame["row_index"], frame["condition_index"]]
-    table.refuse(
-        frame["run_id"].astype(object).to_numpy() != wanted,
-        f"the run id {{run_id!r}} of {{condition!r}} is not the one that {manifest} plans",
-    )
-
-
 def _manifest_keys(table: CsvTable, row_table: CsvTable, plan: CsvTable) -> pd.DataFrame:
     """Return the keys of a manifest, which must name every recorded episode."""
     _locate(plan, row_table)
@@ -294,11 +281,9 @@ def _budget(table: CsvTable, row_table: CsvTable, config: GateConfig) -> pd.Data
     frame, rows = table.frame, len(row_table.frame)
     free = np.array([CONDITIONS[name].role == "bootstrap" for name in _NAMES])
     is_free = free[frame["condition_index"].to_numpy()]
+    beyond = (frame["seed_group"] >= config.seed_groups) | (frame["episode"] >= config.episodes_per_group)
     table.refuse(
-        ~is_free
-        & (
-            (frame["seed_group"] >= config.seed_groups) | (frame["episode"] >= config.episodes_per_group)
-        ).to_numpy(),
+        ~is_free & beyond.to_numpy(),
         f"seed group {{seed_group}}, episode {{episode}} lies outside the plan of {config.seed_groups} seed groups x "
         f"{config.episodes_per_group} episodes, both counted from 0; name the plan in {MANIFEST}, "
         "or state the budget with --seed-groups and --episodes-per-group",
@@ -310,9 +295,8 @@ def _budget(table: CsvTable, row_table: CsvTable, config: GateConfig) -> pd.Data
         if condition.role == "main":
             used[:, k] |= trained if condition.shielded else True
     row, code = np.nonzero(used & ~free)
-    groups, episodes = np.divmod(
-        np.arange(config.seed_groups * config.episodes_per_group), config.episodes_per_group
-    )
+    numbers = np.arange(config.seed_groups * config.episodes_per_group)
+    groups, episodes = np.divmod(numbers, config.episodes_per_group)
     budget = pd.DataFrame(
         {
             "row_index": np.repeat(row, groups.size),
@@ -341,13 +325,9 @@ def _assemble(table: CsvTable, row_table: CsvTable, planned: pd.DataFrame, run_i
     for name in _FURTHER_ROW_COLUMNS:
         if name in rows:
             rows[name] = [ROW_VARIABLES[name].fill if value == "" else value for value in rows[name]]
-    rows.setdefault(
-        "contract_unresolved",
-        [
-            int(status != "match" and not note.strip())
-            for status, note in zip(rows["contract_status"], rows["contract_note"], strict=True)
-        ],
-    )
+    contracts = zip(rows["contract_status"], rows["contract_note"], strict=True)
+    unresolved = [int(status != "match" and not note.strip()) for status, note in contracts]
+    rows.setdefault("contract_unresolved", unresolved)
     data = empty_dataset(
         rows=rows,
         conditions=conditions,
@@ -395,8 +375,9 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
     for name in ("init_state", "env_seed"):
         episodes[name] = _blank_where_not_recorded(episodes[name])
     manifest = episodes.copy()
-    for name in [name for name in _EPISODE_COLUMNS if name not in _IDENTITY]:
-        episodes[name] = data[name].values
+    for name in _EPISODE_COLUMNS:
+        if name not in _IDENTITY:
+            episodes[name] = data[name].values
     aborted = (data["success"].values == NOT_RUN) & (data["aborts"].values > 0)
     code = np.where(aborted, len(REASONS), data["reason"].values)
     episodes["reason"] = pd.Categorical.from_codes(code, [*REASONS, _ABORTED])
@@ -409,10 +390,9 @@ def write_tables(data: xr.Dataset, directory: Path) -> None:
         episodes[name] = values
     present = (data["success"].values != NOT_RUN) | aborted
     episodes = episodes[present]
-    for name in [
-        name for name, column in _EPISODE_COLUMNS.items() if column.optional and name not in _IDENTITY
-    ]:
-        episodes[name] = _blank_where_not_recorded(episodes[name])
+    for name, column in _EPISODE_COLUMNS.items():
+        if column.optional and name not in _IDENTITY:
+            episodes[name] = _blank_where_not_recorded(episodes[name])
 
     rows = pd.DataFrame({name: data[name].values for name in _ROW_COLUMNS})
     rows["risk_positive_episodes"] = _blank_where_not_recorded(rows["risk_positive_episodes"])

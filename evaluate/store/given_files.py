@@ -29,11 +29,7 @@ _MAX_BYTES = 256 * 2**20
 
 
 def encoding_of(path: Path) -> str:
-    """Return the encoding that a file's byte-order mark names, UTF-8 without one.
-
-    Raises:
-        OSError: The file cannot be read.
-    """
+    """Return the encoding that a file's byte-order mark names, UTF-8 without one."""
     with path.open("rb") as stream:
         head = stream.read(4)
     return next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError, bounded
 from roep_gym.evaluate.plan import PlannedEpisode
-from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record, unpack_record
+from roep_gym.evaluate.store.packed_record import PackedRecord, unpack_record
 from roep_gym.record import EpisodeRecord
 
 __all__ = ["Abort", "Journal", "recorded_times"]
@@ -37,6 +37,7 @@ CREATE TABLE IF NOT EXISTS aborts (
     checksum TEXT NOT NULL
 );
 """
+_KEYS = "SELECT row, condition, seed_group, episode FROM episodes"
 
 
 class Abort(NamedTuple):
@@ -88,10 +89,6 @@ class Journal:
                 "was begun with, or take another output folder."
             )
 
-    def add(self, planned: PlannedEpisode, record: EpisodeRecord) -> None:
-        """Store the record of one finished episode; see `add_all`."""
-        self.add_all([(planned, pack_record(record))])
-
     def add_all(self, finished: Iterable[tuple[PlannedEpisode, PackedRecord]]) -> None:
         """Store the records of finished episodes without their frames; when this returns they are on disk.
 
@@ -126,37 +123,25 @@ class Journal:
 
     def recorded(self) -> set[PlannedEpisode]:
         """Return the episodes that have a record."""
-        return {
-            PlannedEpisode(*row)
-            for row in self._read("SELECT row, condition, seed_group, episode FROM episodes")
-        }
+        return {PlannedEpisode(*key) for key in self._read(_KEYS)}
 
     def with_frames(self) -> set[PlannedEpisode]:
         """Return the episodes that stored frames."""
-        where = "json_extract(attributes, '$.frames_digest') != ''"
-        query = f"SELECT row, condition, seed_group, episode FROM episodes WHERE {where}"
-        return {PlannedEpisode(*row) for row in self._read(query)}
+        with_digest = f"{_KEYS} WHERE json_extract(attributes, '$.frames_digest') != ''"
+        return {PlannedEpisode(*key) for key in self._read(with_digest)}
 
     def records(
         self, row: int | None = None, condition: str | None = None
     ) -> Iterator[tuple[PlannedEpisode, EpisodeRecord]]:
-        """Yield episodes with their records in the order of row, condition, seed group, episode.
-
-        Args:
-            row: Only this row.
-            condition: Only this condition.
+        """Yield episodes, or those of a row and condition, with their records in the order of their keys.
 
         Raises:
             InvalidInputError: The file is damaged, or a record is not what was written.
         """
-        query = "SELECT * FROM episodes"
-        where = [
-            name for name, value in (("row = ?", row), ("condition = ?", condition)) if value is not None
-        ]
-        if where:
-            query += " WHERE " + " AND ".join(where)
-        query += " ORDER BY row, condition, seed_group, episode"
-        for entry in self._read(query, [value for value in (row, condition) if value is not None]):
+        values: tuple[Any, ...] = () if row is None else (row, condition)
+        where = "WHERE row = ? AND condition = ?" if values else ""
+        query = f"SELECT * FROM episodes {where} ORDER BY row, condition, seed_group, episode"
+        for entry in self._read(query, values):
             self._check(entry)
             yield PlannedEpisode(*entry[:4]), unpack_record(*entry[5:8])
 

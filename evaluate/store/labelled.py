@@ -24,7 +24,6 @@ from roep_gym.evaluate.schema import (
     empty_dataset,
 )
 from roep_gym.evaluate.store.storage import read_run
-from roep_gym.typing import Array
 
 __all__ = ["labelled", "load_run", "stored_form"]
 
@@ -32,14 +31,11 @@ _LABELS = ("model", "suite", "task", "condition")
 _ROW = ("model", "suite", "task")
 _CODES = (*PAIRING_KEY, "scene_hash", "fingerprint", "reason", "row_index", "condition_index")
 """Integers that are no quantities; a float would not hold all of them."""
-_COUNTS = (
-    "unsafe_channel_attempts",
-    *(
-        n
-        for n, v in EPISODE_VARIABLES.items()
-        if v.dtype.startswith("int") and v.fill == NOT_RUN and n not in _CODES
-    ),
-)
+_COUNTS = {
+    name
+    for name, variable in EPISODE_VARIABLES.items()
+    if variable.dtype.startswith("int") and variable.fill == NOT_RUN and name not in _CODES
+} | {"unsafe_channel_attempts"}
 _CONSTANT = "constant_within"
 """Attribute of a variable with one value for each row, or for each condition of a row."""
 
@@ -64,11 +60,7 @@ def load_run(path: Path | str, config: GateConfig | None = None) -> xr.Dataset:
 
 
 def labelled(data: xr.Dataset) -> xr.Dataset:
-    """Return a Dataset of `roep_gym.evaluate.schema` with everything along its episodes.
-
-    Raises:
-        InvalidInputError: A row has no planned episode, so that nothing would be left of it.
-    """
+    """Return a Dataset of `roep_gym.evaluate.schema` with everything along its episodes."""
     row, condition = (
         xr.DataArray(data[f"{name}_index"].values, dims="episode") for name in ("row", "condition")
     )
@@ -87,9 +79,8 @@ def labelled(data: xr.Dataset) -> xr.Dataset:
         if at and name not in _LABELS:
             values.attrs[_CONSTANT] = " and ".join(at)
         if name in _COUNTS:
-            values = (
-                values.astype(np.float64).where(values != NOT_RUN).assign_attrs(_without_code(variable.attrs))
-            )
+            counts = values.astype(np.float64).where(values != NOT_RUN)
+            values = counts.assign_attrs(_without_code(variable.attrs))
         elif name == "reason":
             texts = np.array([*REASONS, ""], dtype=object)  # the code of what was not run is -1
             values = values.copy(data=texts[values.values])
@@ -133,7 +124,7 @@ def stored_form(data: xr.Dataset) -> xr.Dataset:
         if name in _COUNTS:
             result[name].values[:] = np.where(np.isnan(variable.values), NOT_RUN, variable.values)
         elif name == "reason":
-            result[name].values[:] = _codes(variable.values)
+            result[name].values[:] = [REASONS.index(text) if text else NOT_RUN for text in variable.values]
         elif name in EPISODE_VARIABLES:
             result[name] = variable
         elif name not in result.variables:
@@ -145,14 +136,7 @@ def stored_form(data: xr.Dataset) -> xr.Dataset:
     return result
 
 
-def _codes(reasons: Array) -> Array:
-    return np.array([NOT_RUN if reason == "" else REASONS.index(reason) for reason in reasons], dtype=np.int8)
-
-
 def _without_code(attributes: dict[str, object]) -> dict[str, object]:
     """Return the attributes of a variable whose missing entries are no longer -1."""
-    text = str(attributes["long_name"])
-    return {
-        **attributes,
-        "long_name": text.replace("not run: -1", "not run: NaN").replace("; -1 where", "; NaN where"),
-    }
+    text = str(attributes["long_name"]).replace("not run: -1", "not run: NaN")
+    return {**attributes, "long_name": text.replace("; -1 where", "; NaN where")}

@@ -17,7 +17,7 @@ import numpy as np
 from roep_gym.array_digest import arrays_digest
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.record import EpisodeAttributes, EpisodeRecord, EpisodeSummary
-from roep_gym.typing import JSON, Array
+from roep_gym.typing import Array
 
 __all__ = ["PackedRecord", "pack_record", "unpack_record"]
 
@@ -52,8 +52,9 @@ def pack_record(record: EpisodeRecord) -> PackedRecord:
     attributes = record.attributes.to_json()
     if record.frames:
         attributes["frames_digest"] = arrays_digest(record.frames)
+    compared = {name: _canonical(value) for name, value in vars(record.summary).items() if name not in _TIMES}
     return PackedRecord(
-        digest=_record_digest(record.summary, attributes, record.steps),
+        digest=arrays_digest(record.steps, json.dumps([compared, attributes], sort_keys=True)),
         reason=record.summary.reason,
         step_count=record.summary.steps,
         summary=json.dumps(vars(record.summary), sort_keys=True),
@@ -70,13 +71,6 @@ def unpack_record(summary: str, attributes: str, steps: bytes) -> EpisodeRecord:
         EpisodeAttributes.from_json(json.loads(attributes)),
         _unpack(steps),
     )
-
-
-def _record_digest(
-    summary: EpisodeSummary, attributes: Mapping[str, JSON], steps: Mapping[str, Array]
-) -> str:
-    compared = {name: _canonical(value) for name, value in vars(summary).items() if name not in _TIMES}
-    return arrays_digest(steps, json.dumps([compared, attributes], sort_keys=True))
 
 
 def _canonical(value: Any) -> Any:

@@ -47,11 +47,7 @@ def save_row_shield(run: RunDirectory, row: Row, outcome: RowShield) -> None:
 
 
 def load_row_shield(run: RunDirectory, row: Row) -> RowShield | None:
-    """Return the stored outcome of a row's bootstrap, None when it was not trained yet.
-
-    Raises:
-        InvalidInputError: The file is broken, or its content is not what was written.
-    """
+    """Return the stored outcome of a row's bootstrap, None when it was not trained yet."""
     path = _path(run, row)
     if not path.exists():
         return None

@@ -12,7 +12,6 @@ import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
@@ -77,16 +76,20 @@ class RunDirectory:
                 f"Expected to write to {self.root}, got {error}; choose another output folder."
             ) from error
         with lock:
-            self._lock(lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise RoepError(
+                    f"Expected to be the only writer of {self.root}, but another run is writing there; wait for it."
+                ) from error
             self.hold(Path(lock.name))
             for folder in (self.root, self.steps, self.frames, self.shields):
                 sweep(folder)
             self.check_plan(plan)
             if not self.plan.exists():
                 write_atomically(self.manifest, manifest_text(plan).encode())
-            write_atomically(
-                self.plan, plan.plan.to_json().encode()
-            )  # reasons of acceptance may have been added
+            # Also where it is there: reasons of acceptance may have been added.
+            write_atomically(self.plan, plan.plan.to_json().encode())
             yield
 
     def hold(self, path: Path) -> None:
@@ -94,11 +97,7 @@ class RunDirectory:
         self._held[path] = path.stat().st_ino
 
     def check_in_place(self) -> None:
-        """Find out whether the files that are held are still in the folder.
-
-        Raises:
-            RoepError: The folder or a file was moved, deleted or replaced; what is written now would not be found.
-        """
+        """Refuse a held file that was moved, deleted or replaced: what is written now would not be found."""
         for path, inode in self._held.items():
             try:
                 present = path.stat().st_ino == inode
@@ -111,11 +110,7 @@ class RunDirectory:
                 )
 
     def stored_plan(self) -> EvaluationPlan:
-        """Return the plan that the folder holds.
-
-        Raises:
-            InvalidInputError: There is none, it cannot be read, or a policy of it was a Python object.
-        """
+        """Return the plan that the folder holds; one with a policy that was a Python object is refused."""
         self._check_continuable()
         plan = plan_from_mapping(read_json(self.plan, "a plan"))
         for model in plan.models:
@@ -134,20 +129,8 @@ class RunDirectory:
                 "and a journal, as of a merged, published or imported run; choose another output folder."
             )
 
-    def _lock(self, lock: IO[str]) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RoepError(
-                f"Expected to be the only writer of {self.root}, but another run is writing there; wait for it."
-            ) from error
-
     def check_plan(self, plan: ResolvedPlan) -> None:
-        """Hold a plan against the one that the folder holds, if any.
-
-        Raises:
-            InvalidInputError: The folder holds another plan, or one that cannot be read.
-        """
+        """Refuse another plan than the one that the folder holds, if any."""
         self._check_continuable()
         if not self.plan.exists():
             return
@@ -168,19 +151,9 @@ def manifest_text(plan: ResolvedPlan) -> str:
     writer.writerow(_MANIFEST)
     for planned in plan.episodes():
         row, identity = plan.rows[planned.row], plan.identity(planned)
-        writer.writerow(
-            [
-                row.model.name,
-                row.suite,
-                row.task,
-                planned.condition,
-                identity.run_id,
-                identity.seed_group,
-                identity.episode,
-                "" if identity.init_state == SAMPLED else identity.init_state,
-                identity.scene_seed,
-            ]
-        )
+        place = "" if identity.init_state == SAMPLED else identity.init_state
+        names = (row.model.name, row.suite, row.task, planned.condition)
+        writer.writerow([*names, *identity.key, place, identity.scene_seed])
     return buffer.getvalue()
 
 

@@ -29,15 +29,7 @@ _DIGEST = "dataset_digest"
 
 
 def read_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
-    """Open a run directory, or a folder with `episodes.csv`, `rows.csv` and optionally `manifest.csv`.
-
-    Args:
-        path: The folder.
-        config: The budget that is the plan of flat tables without a manifest.
-
-    Raises:
-        InvalidInputError: There is no such folder, it holds neither, or a file is broken.
-    """
+    """Open a run directory or a folder of flat tables in the form of the files; see `load_run`."""
     if not path.is_dir():
         raise InvalidInputError(f"Expected the folder of a run at {path}, but there is none; check the path.")
     if (path / DATASET).exists():
@@ -59,26 +51,13 @@ def read_run(path: Path, config: GateConfig | None = None) -> xr.Dataset:
 
 
 def write_records(data: xr.Dataset, folder: Path) -> None:
-    """Write the episode Dataset of a run and its flat tables into a folder.
-
-    Raises:
-        RoepError: A file cannot be written.
-    """
+    """Write the episode Dataset of a run and its flat tables into a folder."""
     save_dataset(data, folder / DATASET)
     write_tables(data, folder)
 
 
 def save_dataset(data: xr.Dataset, path: Path, *, compress: bool = False) -> None:
-    """Write a Dataset as netCDF, complete or not at all.
-
-    Args:
-        data: The Dataset.
-        path: The file.
-        compress: Whether numbers are compressed, which takes time and changes no value.
-
-    Raises:
-        RoepError: The file cannot be written.
-    """
+    """Write a Dataset as netCDF, atomically; compressing numbers takes time and changes no value."""
     numbers = [name for name, variable in data.variables.items() if variable.dtype.kind in "biuf"]
     encoding = {name: {"zlib": True} for name in numbers} if compress else {}
     with replacing(path) as temporary:
@@ -88,11 +67,7 @@ def save_dataset(data: xr.Dataset, path: Path, *, compress: bool = False) -> Non
 
 
 def load_dataset(path: Path) -> xr.Dataset:
-    """Read a netCDF file into memory; its text comes back as Python strings.
-
-    Raises:
-        InvalidInputError: There is no such file, it cannot be read as netCDF, or its content was changed.
-    """
+    """Read a netCDF file into memory; its text comes back as Python strings, and changed content is refused."""
     try:
         with xr.open_dataset(path, engine="h5netcdf") as stored:
             data = normalise_strings(stored.load())
