@@ -42,39 +42,7 @@ if TYPE_CHECKING:
     from roep_gym.evaluate.schema import CONDITIONS, Condition
     from roep_gym.evaluate.store.labelled import load_run
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "comparison.comparison": ["Comparison", "compare"],
-            "comparison.merge": ["merge_runs"],
-            "comparison.published": ["published_table"],
-            "gate_config": ["GateConfig"],
-            "judging.gate": ["Judgement", "judge"],
-            "plan": [
-                "CONDITION_SETS",
-                "EnvironmentSettings",
-                "EvaluationPlan",
-                "ModelSpec",
-                "ResolvedPlan",
-                "plan_from_mapping",
-                "resolve",
-            ],
-            "report.publish": ["Published", "publish_run"],
-            "report.records": ["Run", "open_run"],
-            "report.render": ["csv_text", "latex_text", "markdown_text"],
-            "report.tables": ["TABLES", "make_tables"],
-            "report.write": ["write_report"],
-            "run.capacity": ["Capacity", "EpisodeCost", "capacity"],
-            "run.driver": ["Observer", "RunSummary", "evaluate"],
-            "run.in_process_executor": ["InProcessExecutor"],
-            "run.local_executor": ["LocalExecutor"],
-            "run.ray_executor": ["RayExecutor", "RaySettings"],
-            "run.rollout": ["run_episode"],
-            "run.work": ["Executor"],
-            "schema": ["CONDITIONS", "Condition"],
-            "store.labelled": ["load_run"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "CONDITIONS",

@@ -41,29 +41,7 @@ if TYPE_CHECKING:
     from roep_gym.seeding import generator
     from roep_gym.version import __version__
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "contracts": ["RuntimeContract"],
-            "episode": ["EpisodeIdentity"],
-            "error": [
-                "DependencyNotInstalledError",
-                "InfrastructureError",
-                "InvalidInputError",
-                "PolicyOutputError",
-                "RecordConflictError",
-                "RoepError",
-                "ShieldError",
-                "SimulationUnstableError",
-                "UnknownNameError",
-            ],
-            "policies.base": ["Policy"],
-            "policies.registry": ["make_policy"],
-            "record": ["EpisodeRecord"],
-            "seeding": ["generator"],
-            "version": ["__version__"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "DependencyNotInstalledError",

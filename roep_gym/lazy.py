@@ -1,13 +1,16 @@
 """The shape of a facade: a package that offers names of its submodules and imports a submodule at the first use.
 
-`lazy_names` gives a package its `__getattr__` and `__dir__`. The facade repeats the names in `__all__` and, for type
-checkers, in imports under `TYPE_CHECKING`; `tests/test_api.py` compares the three.
+A facade imports its names under `TYPE_CHECKING`, for type checkers, and `lazy_names` makes the `__getattr__` and
+`__dir__` that give these very names at runtime. `tests/test_api.py` compares them with `__all__`.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+import sys
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 __all__ = ["LazyNames", "lazy_names"]
@@ -20,19 +23,20 @@ class LazyNames(NamedTuple):
     dir: Callable[[], list[str]]
 
 
-def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> LazyNames:
-    """Return what makes a package a facade.
-
-    Args:
-        package: Name of the package, its `__name__`.
-        names: The names that each submodule gives, by submodule; a submodule without names is offered itself.
-    """
-    places = {name: module for module, given in names.items() for name in given or (module,)}
+def lazy_names(package: str) -> LazyNames:
+    """Return what makes a package, by its `__name__`, a facade; the names are read from its source."""
+    body = ast.parse(inspect.getsource(sys.modules[package])).body
+    for_type_checkers = next(node.body for node in body if isinstance(node, ast.If))
+    places = {
+        alias.name: str(node.module)
+        for node in for_type_checkers
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     def get(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{package}.{places[name]}")
-        return getattr(module, name) if names[places[name]] else module
+        return getattr(importlib.import_module(places[name]), name)
 
     return LazyNames(get, lambda: sorted(places))

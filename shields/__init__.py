@@ -21,20 +21,7 @@ if TYPE_CHECKING:
     from roep_gym.shields.shield import Shield
     from roep_gym.shields.storage import load_shield, save_shield
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "base": ["SHIELD_REASONS", "Assessment", "RuntimeShield"],
-            "bootstrap": ["TrainingOutcome", "train_shield"],
-            "config": ["ProjectionConfig", "ShieldConfig"],
-            "contract_suite": ["ShieldContractTests"],
-            "labels": ["BootstrapEpisode"],
-            "projection": ["PROJECTIONS"],
-            "registry": ["SHIELDS"],
-            "shield": ["Shield"],
-            "storage": ["load_shield", "save_shield"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "PROJECTIONS",

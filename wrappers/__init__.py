@@ -24,22 +24,7 @@ if TYPE_CHECKING:
     from roep_gym.wrappers.step_budget import StepBudget
     from roep_gym.wrappers.training_episode import TrainingEpisode
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "operators.base": ["ObservationOperator", "Operator"],
-            "operators.contract_suite": ["OperatorContractTests"],
-            "operators.registry": ["OPERATORS", "rebuild", "register_operator"],
-            "penalize_intervention": ["PenalizeIntervention"],
-            "perturb_observation": ["PerturbObservation"],
-            "profiles": ["PROFILES", "OperatorSetting", "Profile", "perturbation_key"],
-            "record_episode": ["RecordEpisode"],
-            "select_observation": ["SelectObservation"],
-            "shield_action": ["ShieldAction"],
-            "step_budget": ["StepBudget"],
-            "training_episode": ["TrainingEpisode"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "OPERATORS",

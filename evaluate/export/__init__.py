@@ -12,15 +12,7 @@ if TYPE_CHECKING:
     from roep_gym.evaluate.export.run_export import ExportEpisode, RunExport
     from roep_gym.evaluate.export.settings import ExportSettings
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "lerobot_dataset": ["LeRobotExport", "write_lerobot"],
-            "minari_dataset": ["MinariExport", "write_minari"],
-            "run_export": ["ExportEpisode", "RunExport"],
-            "settings": ["ExportSettings"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ExportEpisode",

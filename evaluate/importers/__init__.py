@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from roep_gym.evaluate.importers.episode_log import EpisodeLog, LoggedEpisode
     from roep_gym.evaluate.importers.gaps import Gap, find_gaps
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "combination": ["IMPORTERS", "ConditionLog", "combine", "notes"],
-            "episode_log": ["EpisodeLog", "LoggedEpisode"],
-            "gaps": ["Gap", "find_gaps"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "IMPORTERS",

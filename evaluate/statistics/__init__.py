@@ -23,15 +23,7 @@ if TYPE_CHECKING:
         unpaired_episodes,
     )
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "bootstrap": ["BootstrapInterval", "cluster_bootstrap"],
-            "intervals": ["Interval", "holm_adjust", "mcnemar_exact", "newcombe_interval", "wilson_interval"],
-            "paired_interval": ["paired_difference_interval"],
-            "power": ["mcnemar_power", "minimum_detectable_drop", "paired_episodes", "unpaired_episodes"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "BootstrapInterval",

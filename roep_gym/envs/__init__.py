@@ -11,14 +11,7 @@ if TYPE_CHECKING:
     from roep_gym.envs.tabletop_env import TabletopEnv
     from roep_gym.envs.tabletop_policies import sighted_policy
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "libero_env": ["LiberoEnv"],
-            "tabletop_env": ["TabletopEnv"],
-            "tabletop_policies": ["sighted_policy"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "LiberoEnv",

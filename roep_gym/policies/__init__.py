@@ -21,20 +21,7 @@ if TYPE_CHECKING:
     from roep_gym.policies.sb3 import ModelPolicy, SB3Policy
     from roep_gym.policies.visuomotor.policy import BlindPolicy, VisuomotorPolicy
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "base": ["ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"],
-            "contract_suite": ["PolicyContractTests"],
-            "expert": ["ExpertPolicy"],
-            "function": ["FunctionPolicy", "InferPolicy"],
-            "openpi.policy": ["OpenPIPolicy"],
-            "random": ["RandomPolicy"],
-            "registry": ["POLICIES", "adapt_policy", "make_policy"],
-            "sb3": ["ModelPolicy", "SB3Policy"],
-            "visuomotor.policy": ["BlindPolicy", "VisuomotorPolicy"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "POLICIES",

@@ -15,14 +15,7 @@ if TYPE_CHECKING:
     from roep_gym.suites.contract_suite import SuiteContractTests
     from roep_gym.suites.registry import SUITES, find_suite, find_tasks
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "base": ["Suite", "SuiteFamily", "SuiteTask"],
-            "contract_suite": ["SuiteContractTests"],
-            "registry": ["SUITES", "find_suite", "find_tasks"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "SUITES",

@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from roep_gym.training.run import TrainedModel, train
     from roep_gym.training.vector import make_gymnasium_vec_env, make_sb3_vec_env
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "callbacks": ["EpisodeCollector", "InterventionCallback"],
-            "config": ["TrainingConfig"],
-            "demonstrations": ["DemonstrationReplayBuffer", "Demonstrations", "collect_demonstrations"],
-            "environment": ["EnvironmentConfig", "make_env"],
-            "evaluation_plan": ["write_evaluation_plan"],
-            "networks": ["NormalizedReLU", "SelectEntries", "relevant_entries"],
-            "run": ["TrainedModel", "train"],
-            "vector": ["make_gymnasium_vec_env", "make_sb3_vec_env"],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "DemonstrationReplayBuffer",

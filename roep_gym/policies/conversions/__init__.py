@@ -45,45 +45,7 @@ if TYPE_CHECKING:
         xvla_state,
     )
 else:
-    __getattr__, __dir__ = lazy_names(
-        __name__,
-        {
-            "chunks": [
-                "ACTION_STEPS",
-                "gripper_inverted",
-                "gripper_sign",
-                "gripper_thresholded",
-                "gripper_to_signed",
-                "normalized",
-                "prepare_actions",
-                "statistics_key",
-                "unnormalized",
-                "xvla_actions",
-            ],
-            "frames": [
-                "FRAME_STEPS",
-                "ORIENTATIONS",
-                "bgr",
-                "center_crop",
-                "channels_first",
-                "jpeg_round_trip",
-                "prepare_frame",
-                "raw_rows",
-                "resize_lanczos3",
-                "resize_with_pad",
-                "rotated_180",
-                "upside_down",
-            ],
-            "vectors": [
-                "axis_angle",
-                "axis_angle_of_rot6d",
-                "libero_state",
-                "quaternion",
-                "rot6d",
-                "xvla_state",
-            ],
-        },
-    )
+    __getattr__, __dir__ = lazy_names(__name__)
 
 __all__ = [
     "ACTION_STEPS",
