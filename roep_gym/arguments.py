@@ -1,19 +1,19 @@
-"""Numbers that people pass as arguments: of Python or NumPy, checked, and made plain.
+"""Arguments that people pass, checked and made plain.
 
-`read_integer` and `read_number` check one, `plain` makes all numbers in lists and mappings plain, so that they are
-JSON-native.
+`read_integer` and `read_number` check a number of Python or NumPy, `check_names` checks names, `plain` makes all
+numbers in lists and mappings plain, so that they are JSON-native.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any
 
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, unknown_name
 
-__all__ = ["plain", "read_integer", "read_number"]
+__all__ = ["check_names", "plain", "read_integer", "read_number"]
 
 
 def read_integer(name: str, value: Any, least: int, largest: int | None = None) -> int:
@@ -55,6 +55,17 @@ def read_number(name: str, value: Any, least: float, largest: float = math.inf) 
     limits = f" >= {least:g}" if largest == math.inf else f" in {least:g}..{largest:g}"
     limits = "" if (least, largest) == (-math.inf, math.inf) else limits
     raise InvalidInputError(f"Expected {name} to be a finite number{limits}, got {value!r}.")
+
+
+def check_names(kind: str, names: Iterable[Any], known: Collection[Any], remedy: str = "") -> None:
+    """Refuse a name that is not among the known ones; the arguments are those of `unknown_name`.
+
+    Raises:
+        UnknownNameError: A name is unknown; the message offers the closest.
+    """
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known, remedy)
 
 
 def plain(value: Any) -> Any:

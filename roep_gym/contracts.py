@@ -7,10 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, NamedTuple
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 
 __all__ = [
     "FIELDS",
@@ -89,6 +90,15 @@ class RuntimeContract:
         """Return a contract of the given fields; every other field does not apply ("n/a")."""
         return cls(**{**dict.fromkeys(FIELDS, "n/a"), **values})
 
+    def replaced(self, values: Mapping[str, Any] | None) -> RuntimeContract:
+        """Return the contract with some fields replaced.
+
+        Raises:
+            UnknownNameError: There is no such field.
+        """
+        check_names("contract field", values or {}, FIELDS)
+        return replace(self, **(values or {}))
+
     def to_dict(self) -> dict[str, ContractValue]:
         """Return the contract as a JSON-native mapping."""
         return asdict(self)
@@ -125,9 +135,8 @@ def compare(
         InvalidInputError: A reason is empty, or names a field that does not exist.
     """
     accepted = accepted or {}
+    check_names("contract field", accepted, FIELDS)
     for name, reason in accepted.items():
-        if name not in FIELDS:
-            raise unknown_name("contract field", name, FIELDS)
         if not reason.strip():
             raise InvalidInputError(
                 f"Expected a written reason to accept the contract field {name!r}, got none."

@@ -3,17 +3,17 @@
 `EpisodeIdentity` is what `reset(seed=..., options={"episode": {...}})` carries. Its `info` has the identity under
 `episode_identity`, since `episode` belongs to Gymnasium's `RecordEpisodeStatistics`. `EpisodeTracker` gives an
 environment or wrapper the identity of the episode that begins, also in training, where nobody passes one.
-`read_index` reads the integers of reset options, `SAMPLED` is the initial state that is none of the stored ones.
+`SAMPLED` is the initial state that is none of the stored ones.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer
 from roep_gym.error import InvalidInputError
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "InitState",
     "bootstrap_scene_seed",
     "policy_seed",
-    "read_index",
     "scene_seed",
 ]
 
@@ -86,12 +85,12 @@ class EpisodeIdentity:
             raise InvalidInputError(
                 f"Expected options['episode'] with the fields {list(cls.__dataclass_fields__)}, got {sorted(fields)}."
             ) from error
-        required = {name: getattr(identity, name) for name in ("seed_group", "episode")}
-        optional = {name: getattr(identity, name) for name in ("init_state", "scene_seed")}
-        given = required | {
-            n: v for n, v in optional.items() if v is not None and (n, v) != ("init_state", SAMPLED)
-        }
-        read = {name: read_index(value, f"options['episode'][{name!r}]") for name, value in given.items()}
+        integers: dict[str, Any] = {"seed_group": identity.seed_group, "episode": identity.episode}
+        if identity.init_state is not None and identity.init_state != SAMPLED:
+            integers["init_state"] = identity.init_state
+        if identity.scene_seed is not None:
+            integers["scene_seed"] = identity.scene_seed
+        read = {name: read_integer(f"options['episode'][{name!r}]", n, 0) for name, n in integers.items()}
         return cls(**{**asdict(identity), **read})
 
 
@@ -133,25 +132,6 @@ class EpisodeTracker:
             identity = EpisodeIdentity(run_id, self._seed_group, self._episodes)
         self._episodes += 1
         return identity
-
-
-def read_index(value: Any, what: str) -> int:
-    """Return an integer >= 0 of Python or NumPy (`rng.integers(50)`) as a Python integer.
-
-    Args:
-        value: The integer; True and False are none.
-        what: What it is, for the message.
-
-    Raises:
-        InvalidInputError: It is not an integer, or below 0.
-    """
-    try:
-        index = -1 if isinstance(value, bool) else operator.index(value)
-    except TypeError:
-        index = -1
-    if index < 0:
-        raise InvalidInputError(f"Expected {what} to be an integer >= 0, got {value!r}.")
-    return index
 
 
 def scene_seed(suite: str, task: str, seed_group: int, episode: int) -> int:

@@ -7,7 +7,8 @@ from typing import Any, SupportsFloat
 import gymnasium as gym
 
 from roep_gym import seeding
-from roep_gym.episode import EpisodeTracker, read_index
+from roep_gym.arguments import read_integer
+from roep_gym.episode import EpisodeTracker
 from roep_gym.error import InvalidInputError
 from roep_gym.typing import Info
 from roep_gym.wrappers.episode_trace import termination_reason
@@ -52,8 +53,8 @@ class TrainingEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstruct
         """
         if not isinstance(run_id, str) or not run_id:
             raise InvalidInputError(f"Expected run_id to be a name, got {run_id!r}.")
-        index = read_index(index, "the index of an environment")
-        first = read_index(first, "the number of the first episode")
+        index = read_integer("the index of an environment", index, 0)
+        first = read_integer("the number of the first episode", first, 0)
         gym.utils.RecordConstructorArgs.__init__(self, run_id=run_id, index=index, first=first)
         gym.Wrapper.__init__(self, env)
         perturbation = find_wrapper(env, PerturbObservation)

@@ -5,23 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from roep_gym import seeding
-from roep_gym.arguments import read_integer, read_number
+from roep_gym.arguments import check_names, read_integer, read_number
 from roep_gym.envs import libero_observations as observations
-from roep_gym.envs.action_input import read_action
+from roep_gym.envs.base import TaskEnvironment
 from roep_gym.envs.dense_reward import GoalPotential, shaped_reward
 from roep_gym.envs.libero_safety import DEFAULT_CHANNELS, SafetyLimits, UnsafeMonitor
 from roep_gym.envs.libero_simulation import SETTLE_ACTION, LiberoSimulation
 from roep_gym.envs.placement import is_at_rest, shift_placement
-from roep_gym.envs.plain_spec import PlainSpec
 from roep_gym.envs.task_catalog import Task, find_task
 from roep_gym.envs.task_catalog import initial_states as stored_states
-from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, InitState, read_index
-from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.episode import SAMPLED, InitState
+from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.typing import Array, FloatArray, Info
 
@@ -37,14 +34,13 @@ CAMERAS: tuple[str, ...] = (
     "robot0_robotview",
 )
 _FAR_PLANE = 1000.0
-_RESET_OPTIONS = ("episode", "init_state")
 _MAX_PLACEMENT_SHIFT = 0.1
 _MAX_SCENE_SEED = 2**32 - 1
 _PLACEMENT_ATTEMPTS = 20
 _ABSOLUTE_BOUND = np.array([2.0] * 3 + [2.0 * np.pi] * 3 + [1.0], dtype=np.float32)
 
 
-class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
+class LiberoEnv(TaskEnvironment):
     """A LIBERO task with the observations, the order of reset and the physics of the published evaluations.
 
     An episode's trajectory is a pure function of (scene seed, initial state, actions), bit for bit within one
@@ -87,8 +83,6 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
         InvalidInputError: An argument is out of its range, or a name is unknown or ambiguous.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012 (Gymnasium's declaration)
-
     def __init__(
         self,
         task: str,
@@ -109,45 +103,26 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
         render_mode: str | None = None,
         render_camera: str = "agentview",
     ) -> None:
-        if isinstance(cameras, str) or isinstance(unsafe_channels, str):
-            raise InvalidInputError("Expected cameras and unsafe_channels to be lists of names, got a text.")
-        for camera in (*cameras, render_camera):
-            if camera not in CAMERAS:
-                raise unknown_name("camera", camera, CAMERAS)
-        if len(set(cameras)) != len(cameras):
-            raise InvalidInputError(f"Expected each camera once, got {list(cameras)}.")
-        for channel in unsafe_channels:
-            if channel not in UNSAFE_CHANNELS:
-                raise unknown_name("unsafe channel", channel, UNSAFE_CHANNELS)
         image_size = read_integer("image_size", image_size, 16, 2048)
-        settle_steps = read_integer("settle_steps", settle_steps, 0)
-        if initial_states not in ("official", "sampled"):
-            raise unknown_name("choice of initial states", str(initial_states), ("official", "sampled"))
-        placement_shift = read_number("placement_shift", placement_shift, 0.0, _MAX_PLACEMENT_SHIFT)
-        if control_mode not in ("relative", "absolute"):
-            raise unknown_name("control mode", str(control_mode), ("relative", "absolute"))
-        if reward not in ("sparse", "dense"):
-            raise unknown_name("reward", str(reward), ("sparse", "dense"))
-        reward_discount = read_number("reward_discount", reward_discount, 0.0, 1.0)
-        if render_mode not in (None, "rgb_array"):
-            raise unknown_name("render mode", str(render_mode), ("rgb_array",))
+        super().__init__(cameras, CAMERAS, image_size, depth, reward, terminate_on_unsafe, render_mode)
+        if isinstance(unsafe_channels, str):
+            raise InvalidInputError(
+                f"Expected unsafe_channels to be a list of names, got the text {unsafe_channels!r}."
+            )
+        check_names("unsafe channel", unsafe_channels, UNSAFE_CHANNELS)
+        check_names("camera", [render_camera], CAMERAS)
+        check_names("choice of initial states", [initial_states], ("official", "sampled"))
+        check_names("control mode", [control_mode], ("relative", "absolute"))
+        self.settle_steps = read_integer("settle_steps", settle_steps, 0)
+        self.placement_shift = read_number("placement_shift", placement_shift, 0.0, _MAX_PLACEMENT_SHIFT)
+        self.reward_discount = read_number("reward_discount", reward_discount, 0.0, 1.0)
         limits = SafetyLimits.from_mapping(safety_limits)
 
         self.libero_task: Task = find_task(suite, task)
         self.suite, self.task = self.libero_task.suite, self.libero_task.name
         self.instruction = self.libero_task.instruction
-        self.render_mode, self.render_camera = render_mode, render_camera
-        self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
-        # Those of OSC_POSE and the Panda gripper; a scene with others is refused when it is built.
-        self.conventions = {
-            "rotation": "upright",
-            "gripper_sign": "-1 open, +1 close",
-            "eef_orientation": "axis_angle",
-        }
-        self.initial_states, self.placement_shift = initial_states, placement_shift
-        self.settle_steps, self.control_mode = settle_steps, control_mode
-        self.reward, self.reward_discount = reward, reward_discount
-        self.unsafe_channels, self.terminate_on_unsafe = tuple(unsafe_channels), terminate_on_unsafe
+        self.render_camera, self.unsafe_channels = render_camera, tuple(unsafe_channels)
+        self.initial_states, self.control_mode = initial_states, control_mode
 
         self._entities = observations.read_entities(self.libero_task.bddl_file)
         self.observation_fields: dict[str, tuple[str, ...]] = {"proprio": observations.PROPRIO_FIELDS}
@@ -160,12 +135,9 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
 
         objects = [name for name in self._entities.of_interest if name in self._entities.objects]
         self._monitor = UnsafeMonitor(self.unsafe_channels, limits, objects)
-        self._episodes = EpisodeTracker()
-        self._frames_wanted = True
         self._simulation: LiberoSimulation | None = None
         self._goal_potential: GoalPotential | None = None
         self._potential = 0.0
-        self._running = False
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -180,14 +152,14 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             InvalidInputError: The initial state does not exist, or the options are malformed.
             InfrastructureError: The simulator cannot be built or the state did not arrive.
         """
-        self._running = False
-        super().reset(seed=seed)
-        for name in options or {}:
-            if name not in _RESET_OPTIONS:
-                raise unknown_name("reset option", name, _RESET_OPTIONS)
-        episode = self._complete(self._episodes.begin(seed, options, self.np_random_seed), options)
+        episode = self._begin(seed, options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
+        if episode.scene_seed > _MAX_SCENE_SEED:
+            raise InvalidInputError(
+                f"Expected a scene seed in 0..{_MAX_SCENE_SEED}, as LIBERO's random stream takes it, got "
+                f"{episode.scene_seed}."
+            )
         simulation = self._built()
         state = self._initial_state(episode.init_state)
         for attempt in range(_PLACEMENT_ATTEMPTS):
@@ -206,15 +178,7 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             )
         if self.control_mode == "absolute":
             simulation.set_absolute_control()
-        self._running = True
-        info = {
-            "instruction": self.instruction,
-            **episode.to_info(),
-            "scene_hash": scene_hash,
-            "settle_displacement": settle_displacement,
-            "is_success": False,
-            "frames_rendered": self._frames_wanted,
-        }
+        info = self._begun(episode, scene_hash) | {"settle_displacement": settle_displacement}
         if self.reward == "dense":
             self._goal_potential = GoalPotential(simulation)
             self._potential = info["potential"] = self._goal_potential()
@@ -228,18 +192,11 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             InfrastructureError: No episode is running.
             SimulationUnstableError: MuJoCo diverged.
         """
-        if self._simulation is None or not self._running:
-            raise InfrastructureError("Expected reset() before step(), but no episode is running.")
-        proposed = read_action(action, 7)
+        proposed, simulation = self._read_action(action), self._built()
         clipped = np.clip(proposed, -self._bound, self._bound)
-        success = self._simulation.step(clipped, frames=self._frames_wanted)
-        unsafe = self._monitor.evaluate(self._simulation, proposed, self._bound)
-        info: Info = {"is_success": success, "unsafe": unsafe, "frames_rendered": self._frames_wanted}
-        terminated = success
-        if success:
-            info["termination"] = "success"
-        elif self.terminate_on_unsafe and any(unsafe.values()):
-            terminated, info["termination"] = True, "unsafe_attempt"
+        success = simulation.step(clipped, frames=self._frames_wanted)
+        info = self._outcome(success, self._monitor.evaluate(simulation, proposed, self._bound))
+        terminated = "termination" in info
         reward = float(success)
         if self._goal_potential is not None:
             before = self._potential
@@ -247,10 +204,6 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             after = self._potential if success or not terminated else 0.0
             reward = shaped_reward(reward, before, after, self.reward_discount)
         return self._observe(), reward, terminated, False, info
-
-    def request_frames(self, wanted: bool) -> None:
-        """Say whether the frames of the observations that follow are looked at; until said otherwise."""
-        self._frames_wanted = bool(wanted)
 
     def render(self) -> Array | None:
         """Return a frame of the present state, uint8 (size, size, 3), in the mode "rgb_array"."""
@@ -306,47 +259,21 @@ class LiberoEnv(PlainSpec, gym.Env[dict[str, Array], FloatArray]):
             )
         return self._simulation
 
-    def _complete(self, episode: EpisodeIdentity, options: Mapping[str, Any] | None) -> EpisodeIdentity:
-        """Fill in what the identity leaves open, from `options["init_state"]` or the environment's generator."""
-        init_state, scene = episode.init_state, episode.scene_seed
-        if init_state is None and options is not None:
-            init_state = options.get("init_state")
-            if init_state is not None and init_state != SAMPLED:
-                init_state = read_index(init_state, "options['init_state']")
-        if init_state is None:
-            init_state = int(self.np_random.integers(len(stored_states(self.libero_task))))
-        if scene is None:
-            scene = seeding.seed("scene", self.suite, self.task, *episode.key)
-        if scene > _MAX_SCENE_SEED:
-            raise InvalidInputError(
-                f"Expected a scene seed in 0..{_MAX_SCENE_SEED}, as LIBERO's random stream takes it, got {scene}."
-            )
-        return EpisodeIdentity(*episode.key, init_state, scene, episode.profile)
+    def _count_initial_states(self) -> int:
+        return len(stored_states(self.libero_task))
+
+    def _frame(self, camera: str) -> tuple[Array, Array]:
+        return self._built().frame(camera)
 
     def _observation_space(self) -> spaces.Space[dict[str, Array]]:
-        size = self.image_size
-        parts: dict[str, spaces.Space[Any]] = {}
-        for camera in self.cameras:
-            parts[f"{camera}_image"] = spaces.Box(0, 255, (size, size, 3), np.uint8)
-            if self.depth:
-                parts[f"{camera}_depth"] = spaces.Box(0.0, _FAR_PLANE, (size, size, 1), np.float32)
+        parts = self._camera_spaces(_FAR_PLANE)
         for name, dtype in (("proprio", np.float32), ("object_state", np.float64)):
             if name in self.observation_fields:
                 parts[name] = spaces.Box(-np.inf, np.inf, (len(self.observation_fields[name]),), dtype)
         return spaces.Dict(parts)  # type: ignore[return-value]
 
     def _observe(self) -> dict[str, Array]:
-        simulation = self._built()
-        observation: dict[str, Array] = {}
-        for camera in self.cameras:
-            if self._frames_wanted:
-                rgb, depth = simulation.frame(camera)
-            else:
-                rgb = np.zeros((self.image_size, self.image_size, 3), dtype=np.uint8)
-                depth = np.zeros((self.image_size, self.image_size, 1), dtype=np.float32)
-            observation[f"{camera}_image"] = rgb
-            if self.depth:
-                observation[f"{camera}_depth"] = depth
+        simulation, observation = self._built(), self._frames()
         observation["proprio"] = observations.proprio(simulation)
         if "object_state" in self.observation_fields:
             observation["object_state"] = observations.object_state(simulation, self._entities)

@@ -7,19 +7,16 @@ is to be reached or carried to a green square. Nothing about LIBERO can be claim
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, cast
 
-import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
 from roep_gym import seeding
-from roep_gym.arguments import read_integer
-from roep_gym.envs.action_input import read_action
-from roep_gym.envs.plain_spec import PlainSpec
-from roep_gym.episode import SAMPLED, EpisodeIdentity, EpisodeTracker, read_index
-from roep_gym.error import InfrastructureError, InvalidInputError, unknown_name
+from roep_gym.arguments import check_names, read_integer
+from roep_gym.envs.base import TaskEnvironment
+from roep_gym.episode import SAMPLED
+from roep_gym.error import InvalidInputError
 from roep_gym.typing import Array, Info
 
 __all__ = ["INIT_STATES", "PROPRIO_FIELDS", "SUITE", "TASKS", "TabletopEnv"]
@@ -36,7 +33,6 @@ INIT_STATES = 50
 
 _CAMERAS: Mapping[str, float] = {"agentview": 0.35, "robot0_eye_in_hand": 0.12}
 """Half the side of the square that a camera sees, in metres; the second one follows the effector."""
-_RESET_OPTIONS = ("episode", "init_state")
 _POSE = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
 PROPRIO_FIELDS: tuple[str, ...] = (*(f"eef_{axis}" for axis in _POSE), "gripper_qpos_0", "gripper_qpos_1")
 """Entries of `proprio`."""
@@ -50,7 +46,7 @@ _CAMERA_HEIGHT = 1.0
 _TABLE, _SQUARE, _DISC, _EFFECTOR = (150, 140, 120), (60, 170, 70), (200, 50, 50), (60, 70, 200)
 
 
-class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
+class TabletopEnv(TaskEnvironment):
     """Move a point gripper over a table: reach a disc, or carry it to a square.
 
     The scene seed places the square, the initial state places disc and gripper ("sampled": the scene seed does), and
@@ -71,8 +67,6 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         >>> info["instruction"], observation["agentview_image"].shape
         ('reach the red disc', (32, 32, 3))
     """
-
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}  # noqa: RUF012
 
     def __init__(
         self,
@@ -106,42 +100,17 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         Raises:
             InvalidInputError: An argument is out of its range; unknown names come with the closest match.
         """
-        if isinstance(cameras, str):
-            raise InvalidInputError(f"Expected cameras to be a list of names, got the text {cameras!r}.")
-        if len(set(cameras)) != len(cameras):
-            raise InvalidInputError(f"Expected each camera once, got {list(cameras)}.")
-        for kind, name, known in (
-            ("suite", suite or SUITE, [SUITE]),
-            ("task", task, TASKS),
-            *(("camera", camera, _CAMERAS) for camera in cameras),
-            ("control mode", control_mode, ["relative"]),
-            ("reward", reward, ["sparse", "dense"]),
-        ):
-            if name not in known:
-                raise unknown_name(kind, name, known)
         image_size = read_integer("image_size", image_size, 8, 2048)
-        settle_steps = read_integer("settle_steps", settle_steps, 0, 1000)
-        if render_mode not in (None, "rgb_array"):
-            raise unknown_name("render mode", str(render_mode), ("rgb_array",))
+        super().__init__(cameras, _CAMERAS, image_size, depth, reward, terminate_on_unsafe, render_mode)
+        check_names("suite", [suite or SUITE], [SUITE])
+        check_names("task", [task], TASKS)
+        check_names("control mode", [control_mode], ["relative"])
+        self.settle_steps = read_integer("settle_steps", settle_steps, 0, 1000)
         self.suite, self.task, self.instruction = SUITE, task, TASKS[task]
-        self.cameras, self.image_size, self.depth = tuple(cameras), image_size, depth
-        self.settle_steps, self.control_mode = settle_steps, control_mode
-        self.unsafe_channels, self.terminate_on_unsafe = ("action_bounds", "workspace"), terminate_on_unsafe
-        self.conventions = {
-            "rotation": "upright",
-            "gripper_sign": "-1 open, +1 close",
-            "eef_orientation": "axis_angle",
-        }
-        self.render_mode = render_mode
+        self.control_mode, self.unsafe_channels = control_mode, ("action_bounds", "workspace")
         self.observation_fields: dict[str, tuple[str, ...]] = {"proprio": PROPRIO_FIELDS}
         self.action_space = spaces.Box(-1.0, 1.0, (7,), np.float32)
-        boxes: dict[str, spaces.Space[Any]] = {}
-        for camera in cameras:
-            boxes[f"{camera}_image"] = spaces.Box(0, 255, (image_size, image_size, 3), np.uint8)
-            if depth:
-                boxes[f"{camera}_depth"] = spaces.Box(
-                    0.0, _CAMERA_HEIGHT, (image_size, image_size, 1), np.float32
-                )
+        boxes = self._camera_spaces(_CAMERA_HEIGHT)
         low, high = (
             np.array([*_LOW, *[-1.0] * 4, 0.0, 0.0]),
             np.array([*_HIGH, *[1.0] * 4, *[_FINGER_RANGE] * 2]),
@@ -154,19 +123,7 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
             low, high = np.array([*_LOW, *[-1.0] * 4] * 2), np.array([*_HIGH, *[1.0] * 4] * 2)
             boxes["object_state"] = spaces.Box(low, high, dtype=np.float64)
         self.observation_space = cast(spaces.Space[dict[str, Array]], spaces.Dict(boxes))
-        self._keys = frozenset(boxes)
-
-        self._object_state, self.reward = object_state, reward
         self._grid = (np.arange(image_size) + 0.5) / image_size * 2.0 - 1.0
-        self._tracker = EpisodeTracker()
-        self._frames_wanted, self._running = True, False
-
-    def request_frames(self, wanted: bool) -> None:
-        """Say whether the frames of the observations returned from now on will be looked at.
-
-        A frame that is not wanted is all zeros, and `info["frames_rendered"]` is False.
-        """
-        self._frames_wanted = bool(wanted)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -180,14 +137,13 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         Raises:
             InvalidInputError: An option is unknown, the initial state is out of range, or the identity is malformed.
         """
-        self._running = False
-        super().reset(seed=seed)
-        for name in options or {}:
-            if name not in _RESET_OPTIONS:
-                raise unknown_name("reset option", name, _RESET_OPTIONS)
-        episode = self._complete(self._tracker.begin(seed, options, self.np_random_seed), options)
+        episode = self._begin(seed, options)
         assert episode.scene_seed is not None
         assert episode.init_state is not None
+        if episode.init_state != SAMPLED and episode.init_state >= INIT_STATES:
+            raise InvalidInputError(
+                f"Expected an initial state in 0..{INIT_STATES - 1}, got {episode.init_state!r}."
+            )
         scene = seeding.generator("tabletop", "scene", self.task, episode.scene_seed)
         drawn = (episode.scene_seed,) if episode.init_state == SAMPLED else ()
         start = seeding.generator("tabletop", "init_state", self.task, episode.init_state, *drawn)
@@ -200,9 +156,7 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
         self._progress = self._distance_left()
         state = b"".join(part.tobytes() for part in (self._square, self._disc, self._effector))
         scene_hash = seeding.seed("tabletop", self.task, state.hex(), bits=63)
-        self._running = True
-        info = self._info() | {"scene_hash": scene_hash, **episode.to_info()}
-        return self._observation(), info
+        return self._observation(), self._begun(episode, scene_hash)
 
     def step(self, action: Array) -> tuple[dict[str, Array], float, bool, bool, Info]:
         """Make one control step; entries beyond the bounds count as an unsafe attempt and are clipped.
@@ -214,40 +168,22 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
             PolicyOutputError: The action is not numeric, has another shape or is not finite.
             InfrastructureError: No episode is running, since nothing was reset or the last reset was refused.
         """
-        if not self._running:
-            raise InfrastructureError("Expected reset() before step(), but no episode is running.")
-        command = read_action(action, 7)
+        command = self._read_action(action)
         unsafe = {"action_bounds": bool((np.abs(command) > 1.0 + 1e-6).any())}
         unsafe["workspace"] = self._move(np.clip(command, -1.0, 1.0))
-        success, attempt = self._success(), any(unsafe.values()) and self.terminate_on_unsafe
+        success = self._success()
         left = self._distance_left()
         reward = float(success) + (self._progress - left if self.reward == "dense" else 0.0)
         self._progress = left
-        info = self._info() | {"is_success": success, "unsafe": unsafe}
-        if success or attempt:
-            info["termination"] = "success" if success else "unsafe_attempt"
-        return self._observation(), reward, success or attempt, False, info
+        info = {"instruction": self.instruction, **self._outcome(success, unsafe)}
+        return self._observation(), reward, "termination" in info, False, info
 
     def render(self) -> Array | None:
         """Return the frame of "agentview", uint8 (H, W, 3), or None without a render mode."""
-        return self._draw("agentview")[0] if self.render_mode == "rgb_array" else None
+        return self._frame("agentview")[0] if self.render_mode == "rgb_array" else None
 
-    def _complete(self, episode: EpisodeIdentity, options: Mapping[str, Any] | None) -> EpisodeIdentity:
-        """Fill in what the identity leaves open: from the options, else from the environment's generator."""
-        init_state, scene_seed = episode.init_state, episode.scene_seed
-        if init_state is None:
-            init_state = (options or {}).get("init_state")
-        if init_state is None:
-            init_state = int(self.np_random.integers(INIT_STATES))
-        if init_state != SAMPLED:
-            init_state = read_index(init_state, "an initial state")
-            if init_state >= INIT_STATES:
-                raise InvalidInputError(
-                    f"Expected an initial state in 0..{INIT_STATES - 1}, got {init_state!r}."
-                )
-        if scene_seed is None:
-            scene_seed = seeding.seed("scene", self.suite, self.task, *episode.key)
-        return replace(episode, init_state=init_state, scene_seed=scene_seed)
+    def _count_initial_states(self) -> int:
+        return INIT_STATES
 
     def _move(self, command: Array) -> bool:
         """Act on the gripper, then move; return whether it led out of the workspace."""
@@ -279,33 +215,20 @@ class TabletopEnv(PlainSpec, gym.Env[dict[str, Array], Array]):
             reach if self.task == "reach" else reach + float(np.linalg.norm((self._disc - self._square)[:2]))
         )
 
-    def _info(self) -> Info:
-        return {
-            "instruction": self.instruction,
-            "is_success": False,
-            "frames_rendered": self._frames_wanted,
-        }
-
     def _observation(self) -> dict[str, Array]:
-        observation: dict[str, Array] = {}
-        for camera in self.cameras:
-            frames = zip((f"{camera}_image", f"{camera}_depth"), self._draw(camera), strict=True)
-            for key, frame in frames:
-                if key in self._keys:
-                    observation[key] = frame if self._frames_wanted else np.zeros_like(frame)
+        observation = self._frames()
         turn = [0.0, 0.0, np.sin(self._yaw / 2), np.cos(self._yaw / 2)]
         observation["proprio"] = np.array(
             [*self._effector, *turn, self._finger, self._finger], dtype=np.float32
         )
-        if self._object_state:
+        if "object_state" in self.observation_fields:
             disc_turn = turn if self._held else [0.0, 0.0, 0.0, 1.0]
             observation["object_state"] = np.array(
                 [*self._disc, *disc_turn, *self._square, 0.0, 0.0, 0.0, 1.0]
             )
         return observation
 
-    def _draw(self, camera: str) -> tuple[Array, Array]:
-        """Return the upright image, uint8 (H, W, 3), and the depth, float32 (H, W, 1) in metres, of a camera."""
+    def _frame(self, camera: str) -> tuple[Array, Array]:
         centre = self._effector[:2] if camera == "robot0_eye_in_hand" else np.zeros(2)
         x = (centre[0] + _CAMERAS[camera] * self._grid)[None, :]
         y = (centre[1] - _CAMERAS[camera] * self._grid)[:, None]
