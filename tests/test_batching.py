@@ -242,9 +242,9 @@ def test_a_closed_batcher_refuses():
 @pytest.mark.parametrize(
     ("limits", "message"),
     [
-        ({"max_batch": 0}, "Expected a largest batch of at least 1 decision, got 0."),
-        ({"max_wait": -0.1}, "Expected a longest wait of at least 0 s and finite, got -0.1 s."),
-        ({"max_wait": float("nan")}, "Expected a longest wait of at least 0 s and finite, got nan s."),
+        ({"max_batch": 0}, "Expected max_batch to be an integer >= 1, got 0."),
+        ({"max_wait": -0.1}, "Expected max_wait to be a finite number >= 0, got -0.1."),
+        ({"max_wait": float("nan")}, "Expected max_wait to be a finite number >= 0, got nan."),
     ],
 )
 def test_limits_outside_their_range_are_refused(limits: dict[str, Any], message: str):

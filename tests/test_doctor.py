@@ -13,6 +13,7 @@ import pytest
 from roep_gym.cli import doctor
 from roep_gym.cli.main import main
 from roep_gym.envs import rendering
+from roep_gym.envs.task_catalog import SuiteScan
 from roep_gym.error import DependencyNotInstalledError
 
 SCRIPT = Path(rendering.__file__)
@@ -112,7 +113,9 @@ def test_numba_that_does_not_fit_numpy_is_a_problem(monkeypatch):
 
 def test_missing_models_are_a_problem_that_names_the_first(monkeypatch):
     monkeypatch.setattr(
-        doctor, "missing_resources", lambda suite: ("a/b.xml (model)",) if "goal" in suite else ()
+        doctor,
+        "scan_suite",
+        lambda suite: SuiteScan((), ("a/b.xml (model)",) if "goal" in suite else (), ()),
     )
     finding = doctor.check_suites()
     assert finding.status == "problem"
@@ -125,7 +128,7 @@ def test_a_model_that_refers_to_a_missing_file_is_a_problem(monkeypatch, tmp_pat
         "<mujoco><!-- file='old.stl' --><mesh file='bowl.stl'/><texture file=\"bowl.png\"/></mujoco>"
     )
     (tmp_path / "bowl.png").touch()
-    monkeypatch.setattr(doctor, "model_files", lambda suite: (model,))
+    monkeypatch.setattr(doctor, "scan_suite", lambda suite: SuiteScan((), (), (model,)))
     finding = doctor.check_assets()
     assert finding.status == "problem"
     assert finding.found == f"1 files are missing, first {tmp_path / 'bowl.stl'}"

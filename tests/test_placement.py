@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from roep_gym.envs.libero_env import LiberoEnv
-from roep_gym.envs.placement import MOST_SETTLE_DISPLACEMENT
+from roep_gym.envs.placement import MAX_SETTLE_DISPLACEMENT
 from roep_gym.error import InvalidInputError
 
 pytestmark = pytest.mark.libero
@@ -46,7 +46,7 @@ def test_everything_that_matters_moves_by_the_stated_distance(env: LiberoEnv) ->
         assert moved[name] == 0.0, name
     directions = {tuple(np.round((after[n] - before[n]) / SHIFT, 1)) for n in env._entities.objects}
     assert len(directions) > 1
-    assert info["settle_displacement"] <= MOST_SETTLE_DISPLACEMENT
+    assert info["settle_displacement"] <= MAX_SETTLE_DISPLACEMENT
 
 
 def test_the_shift_is_a_function_of_the_scene_alone(env: LiberoEnv) -> None:

@@ -213,8 +213,8 @@ def test_contract_fields_are_replaced():
         ({"contract": {"chunk_lenght": 1}}, UnknownNameError, "Did you mean 'chunk_length'"),
         ({"infer_timeout": 0}, InvalidInputError, "infer_timeout to be positive"),
         ({"connect_timeout": float("inf")}, InvalidInputError, "connect_timeout to be positive"),
-        ({"executed_steps": 0}, InvalidInputError, "executed_steps to be >= 1"),
-        ({"image_size": 0}, InvalidInputError, "image_size to be >= 1"),
+        ({"executed_steps": 0}, InvalidInputError, "executed_steps to be an integer >= 1"),
+        ({"image_size": 0}, InvalidInputError, "image_size to be an integer >= 1"),
     ],
 )
 def test_refuses_arguments(arguments: dict[str, Any], error: type[Exception], message: str):

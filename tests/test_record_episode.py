@@ -9,11 +9,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from failing_policies import blind_policy, nonfinite_policy, reckless_policy
 from fake_environments import ScriptedEnv, image_env, vector_env
 from gymnasium import spaces
 
 import roep_gym  # noqa: F401
-from roep_gym.envs.tabletop_policies import blind_policy, nonfinite_policy, reckless_policy, scripted_policy
+from roep_gym.envs.tabletop_policies import scripted_policy
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, PolicyOutputError, UnknownNameError
 from roep_gym.evaluate.schema import EPISODE_VARIABLES, REASONS

@@ -410,7 +410,10 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
     [
         (["rendom"], "Unknown policy 'rendom'. Did you mean 'random'"),
         (["random", "--layout", "liber"], "Unknown layout of requests 'liber'. Did you mean 'libero'?"),
-        (["random", "--max-batch", "0"], "Expected a largest batch of at least 1 decision, got 0."),
+        (
+            ["random", "--max-batch", "0"],
+            "Expected max_batch to be an integer >= 1, got 0.",
+        ),
         (["random", "--argument", "chunk"], "Expected --argument key=value, got 'chunk'."),
     ],
 )

@@ -8,11 +8,12 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import pytest
+from failing_policies import blind_policy, reckless_policy
 from gymnasium.utils.env_checker import check_env
 
 import roep_gym  # noqa: F401
 from roep_gym.envs.tabletop_env import INIT_STATES, TASKS, TabletopEnv
-from roep_gym.envs.tabletop_policies import blind_policy, reckless_policy, scripted_policy, sighted_policy
+from roep_gym.envs.tabletop_policies import scripted_policy, sighted_policy
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError, UnknownNameError
 

@@ -20,8 +20,7 @@ from roep_gym.envs.task_catalog import (
     PAPER_TASKS,
     find_task,
     initial_states,
-    missing_resources,
-    model_files,
+    scan_suite,
     suites,
     tasks,
 )
@@ -56,7 +55,7 @@ def test_every_listed_suite_is_complete_and_the_five_come_first():
     listed = suites()
     assert listed[:5] == LIBERO_SUITES
     assert list(listed[5:]) == sorted(set(listed[5:]))
-    assert not any(missing_resources(suite) for suite in listed)
+    assert not any(scan_suite(suite).missing for suite in listed)
 
 
 def test_listed_suites_are_those_that_the_installed_libero_finds_complete():
@@ -156,10 +155,10 @@ def test_incomplete_suite_is_refused_with_its_first_missing_file():
 
 
 def test_model_files_exist_and_are_those_of_the_suites_objects():
-    names = {path.stem for path in model_files("libero_object")}
+    names = {path.stem for path in scan_suite("libero_object").models}
     assert {"bbq_sauce", "basket"} <= names
     assert "floor" not in names
-    assert all(path.is_file() for path in model_files("libero_object"))
+    assert all(path.is_file() for path in scan_suite("libero_object").models)
 
 
 def test_initial_states_are_liberos_own():

@@ -23,7 +23,7 @@ from roep_gym.cli.terminal import say
 from roep_gym.envs import rendering
 from roep_gym.envs.libero_install import find_libero
 from roep_gym.envs.numeric_probe import NOT_AVAILABLE, numeric_probe
-from roep_gym.envs.task_catalog import LIBERO_SUITES, missing_resources, model_files, suites
+from roep_gym.envs.task_catalog import LIBERO_SUITES, scan_suite, suites
 from roep_gym.error import RoepError
 
 __all__ = ["CHECKS", "Finding", "run"]
@@ -173,7 +173,7 @@ def check_frame() -> Finding:
 
 def check_suites() -> Finding:
     """The five suites have their task files, initial states and models."""
-    lacking = {suite: missing for suite in LIBERO_SUITES if (missing := missing_resources(suite))}
+    lacking = {suite: missing for suite in LIBERO_SUITES if (missing := scan_suite(suite).missing)}
     if lacking:
         found = "; ".join(
             f"{suite} lacks {len(missing)}, first {missing[0]}" for suite, missing in lacking.items()
@@ -186,7 +186,7 @@ def check_suites() -> Finding:
 def check_assets() -> Finding:
     """Every file that the models and scenes of the five suites refer to exists."""
     assets = find_libero().assets
-    models = {path for suite in LIBERO_SUITES for path in model_files(suite)}
+    models = {path for suite in LIBERO_SUITES for path in scan_suite(suite).models}
     models.update((assets / "scenes").glob("*_base_style.xml"))
     missing = sorted(path for model in models for path in _referenced_files(model) if not path.is_file())
     if missing:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import mujoco
 import numpy as np
 
+from roep_gym.arguments import check_names
 from roep_gym.envs.libero_simulation import LiberoSimulation
-from roep_gym.error import InfrastructureError, unknown_name
+from roep_gym.error import InfrastructureError
 from roep_gym.typing import Array, FloatArray
 
 __all__ = ["PREDICATES", "GoalPotential", "check_goal", "shaped_reward"]
@@ -60,18 +60,9 @@ def check_goal(goal: Sequence[Sequence[str]]) -> None:
     Raises:
         UnknownNameError: A predicate has no potential.
     """
-    for name, *_ in goal:
-        if name.lower() not in PREDICATES:
-            raise unknown_name(
-                "goal predicate of the dense reward", name, PREDICATES, "Use reward='sparse' for this task."
-            )
-
-
-class _Stages(Protocol):
-    """One goal predicate as a sequence of stages."""
-
-    def progress(self) -> float:
-        """Return how far the scene is, in [0, 1), while the predicate does not hold."""
+    names = [name.lower() for name, *_ in goal]
+    remedy = "Use reward='sparse' for this task."
+    check_names("goal predicate of the dense reward", names, PREDICATES, remedy)
 
 
 class GoalPotential:
@@ -110,7 +101,8 @@ def _rank(predicate: Sequence[str], moved: set[str]) -> int:
     return 2 if len(predicate) == 3 and predicate[2] in moved else 1
 
 
-def _stages(scene: _Scene, predicate: Sequence[str]) -> _Stages:
+def _stages(scene: _Scene, predicate: Sequence[str]) -> _Place | _MoveJoints:
+    """Return the stages of a predicate; their `progress` is in [0, 1) while it does not hold."""
     name, subject, *place = predicate
     if place:
         return _Place(scene, subject, place[0], on_top=name.lower() == "on")
@@ -123,7 +115,7 @@ class _Scene:
     def __init__(self, simulation: LiberoSimulation) -> None:
         self.domain = simulation.domain
         self.model, self.data = simulation.model._model, simulation.data._data
-        self._names = simulation.model
+        self.names = simulation.model
         robot = self.domain.robots[0]
         self._hand = self.data.site_xpos[robot.eef_site_id]
         geoms = robot.gripper.important_geoms
@@ -138,12 +130,6 @@ class _Scene:
         position: FloatArray = self.data.xpos[self.domain.obj_body_id[name]]
         return position
 
-    def site(self, name: str) -> int:
-        return int(self._names.site_name2id(name))
-
-    def joint(self, name: str) -> int:
-        return int(self._names.joint_name2id(name))
-
     def contact_geoms(self, name: str) -> Array:
         """Return the numbers of an object's geoms that can be touched."""
         return self._geoms(self.domain.get_object(name).contact_geoms)
@@ -156,7 +142,7 @@ class _Scene:
         return all(bool(np.isin(others, finger).any()) for finger in self._fingers)
 
     def _geoms(self, names: Sequence[str]) -> Array:
-        return np.array([self._names.geom_name2id(name) for name in names], dtype=np.intp)
+        return np.array([self.names.geom_name2id(name) for name in names], dtype=np.intp)
 
 
 class _Place:
@@ -167,7 +153,7 @@ class _Place:
         self._item, self._geoms = scene.body(item), scene.contact_geoms(item)
         self._is_region = place in scene.domain.object_sites_dict
         if self._is_region:
-            self._site = scene.site(place)
+            self._site = int(scene.names.site_name2id(place))
             self._size = np.asarray(scene.domain.object_sites_dict[place].size, dtype=np.float64)
         else:
             self._support = scene.body(place)
@@ -199,7 +185,7 @@ class _MoveJoints:
     def __init__(self, scene: _Scene, predicate: str, name: str) -> None:
         region = scene.domain.object_sites_dict.get(name)
         part = scene.domain.get_object(name if region is None else region.parent_name)
-        joints = [scene.joint(joint) for joint in (part if region is None else region).joints]
+        joints = [scene.names.joint_name2id(joint) for joint in (part if region is None else region).joints]
         lights = dict(part.object_properties["vis_site_names"])
         holds = getattr(part, _METHODS[predicate])
         self._scene = scene
@@ -210,7 +196,7 @@ class _MoveJoints:
     def progress(self) -> float:
         done = [travel.done(self._scene) for travel in self._travels]
         decisive = int(self._worst(done))
-        handle = self._travels[decisive].handle(self._scene)
+        handle = self._scene.data.geom_xpos[self._travels[decisive].grip]
         return (
             _TOUCH * _closeness(self._scene.distance_to_hand(handle), _REACH_SCALE) + _MOVE * done[decisive]
         )
@@ -239,11 +225,6 @@ class _Travel:
     def done(self, scene: _Scene) -> float:
         """Return how much of the way is done, in [0, 1]."""
         return float(np.clip(1.0 - (self.threshold - scene.data.qpos[self.address]) / self.span, 0.0, 1.0))
-
-    def handle(self, scene: _Scene) -> FloatArray:
-        """Return the point (3,) that the hand goes to."""
-        point: FloatArray = scene.data.geom_xpos[self.grip]
-        return point
 
 
 def _travel(scene: _Scene, joint: int, holds: Callable[[float], bool]) -> _Travel:

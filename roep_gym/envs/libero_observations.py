@@ -13,10 +13,19 @@ from typing import Any
 import numpy as np
 
 from roep_gym.envs.libero_simulation import LiberoSimulation
+from roep_gym.envs.task_catalog import WORKSPACES
 from roep_gym.error import InfrastructureError
 from roep_gym.typing import Array
 
-__all__ = ["PROPRIO", "PROPRIO_FIELDS", "SceneEntities", "object_state", "proprio", "read_entities"]
+__all__ = [
+    "POSE_AXES",
+    "PROPRIO",
+    "PROPRIO_FIELDS",
+    "SceneEntities",
+    "object_state",
+    "proprio",
+    "read_entities",
+]
 
 PROPRIO: tuple[tuple[str, int], ...] = (
     ("joint_pos", 7),
@@ -32,7 +41,8 @@ _AXES = {"eef_pos": "xyz", "eef_quat": "xyzw"}
 PROPRIO_FIELDS: tuple[str, ...] = tuple(
     f"{name}_{_AXES[name][i] if name in _AXES else i}" for name, size in PROPRIO for i in range(size)
 )
-_POSE_AXES = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
+POSE_AXES = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
+"""Entries of a pose in `object_state`."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class SceneEntities:
     def fields(self) -> tuple[str, ...]:
         """Names of the entries of `object_state`: a pose each, position in metres and quaternion xyzw."""
         return tuple(
-            f"{name}_{axis}" for name in self.objects + self.fixtures + self.regions for axis in _POSE_AXES
+            f"{name}_{axis}" for name in self.objects + self.fixtures + self.regions for axis in POSE_AXES
         )
 
 
@@ -62,16 +72,13 @@ def read_entities(bddl_file: Path) -> SceneEntities:
     sections: dict[str, list[Any]] = {
         group[0]: group[1:] for group in scan_tokens(filename=str(bddl_file))[1:]
     }
-    objects, fixtures = _instances(sections[":objects"]), _instances(sections[":fixtures"], skip=_SURFACES)
+    objects, fixtures = _instances(sections[":objects"]), _instances(sections[":fixtures"], skip=WORKSPACES)
     regions = []
     for region, *attributes in sections.get(":regions", []):
         target = next(a[1] for a in attributes if a[0] == ":target")
         if target in objects + fixtures:
             regions.append(f"{target}_{region}")
     return SceneEntities(objects, fixtures, tuple(regions), tuple(sections.get(":obj_of_interest", ())))
-
-
-_SURFACES = frozenset({"table", "floor", "kitchen_table", "living_room_table", "coffee_table", "study_table"})
 
 
 def _instances(tokens: list[str], skip: frozenset[str] = frozenset()) -> tuple[str, ...]:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from roep_gym.arguments import read_number
+from roep_gym.arguments import check_names, read_number
 from roep_gym.envs.libero_simulation import LiberoSimulation
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError
 from roep_gym.typing import FloatArray
 
 __all__ = ["DEFAULT_CHANNELS", "SafetyLimits", "UnsafeMonitor"]
@@ -60,10 +60,7 @@ class SafetyLimits:
             InvalidInputError: A name is unknown, a value is not a finite number, a value that cannot be negative is,
                 or the workspace is empty.
         """
-        known = {f.name for f in fields(cls)}
-        for name in limits or {}:
-            if name not in known:
-                raise unknown_name("safety limit", name, known)
+        check_names("safety limit", limits or {}, {f.name for f in fields(cls)})
         chosen = cls(
             **{
                 name: read_number(f"the safety limit {name!r}", value, -math.inf if name in _SIGNED else 0.0)
@@ -95,7 +92,7 @@ class UnsafeMonitor:
             action: The action that reached the actuator, before clipping.
             bound: Largest absolute value of each action entry.
         """
-        return {name: bool(getattr(self, f"_{name}")(simulation, action, bound)) for name in self._channels}
+        return {name: getattr(self, f"_{name}")(simulation, action, bound) for name in self._channels}
 
     def _action_bounds(self, _: LiberoSimulation, action: FloatArray, bound: FloatArray) -> bool:
         return bool((np.abs(action) > bound + self._limits.action_excess).any())

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 __all__ = ["NOT_AVAILABLE", "PARTS", "numeric_probe"]
 
 NOT_AVAILABLE = "not available"
@@ -92,8 +94,6 @@ def numeric_probe() -> Mapping[str, str]:
 
 def _blas() -> Iterator[Any]:
     """Yield products, decompositions and elementary functions, whose kernels NumPy chooses by processor."""
-    import numpy as np
-
     for dtype in (np.float32, np.float64):
         wide: Any
         tall: Any
@@ -111,8 +111,6 @@ def _blas() -> Iterator[Any]:
 
 def _controller() -> Iterator[Any]:
     """Yield what robosuite's compiled operational-space control makes of fixed matrices."""
-    import numpy as np
-
     from roep_gym.envs.robosuite_import import import_robosuite
 
     import_robosuite()
@@ -149,7 +147,6 @@ def _physics() -> Iterator[Any]:
 
 def _torch() -> Iterator[Any]:
     """Yield activations of a small network: convolution, normalisation, product, softmax, attention."""
-    import numpy as np
     import torch
 
     torch.set_num_threads(1)
@@ -194,8 +191,6 @@ PARTS: tuple[str, ...] = tuple(_COMPUTATIONS)
 
 def _main(parts: Sequence[str]) -> None:
     """Print the hash of each part as soon as it is computed."""
-    import numpy as np
-
     for name in parts:
         computation = _COMPUTATIONS[name]
         state = hashlib.blake2b(digest_size=8)

@@ -17,9 +17,9 @@ from roep_gym.envs.libero_observations import SceneEntities
 from roep_gym.envs.libero_simulation import LiberoSimulation
 from roep_gym.typing import FloatArray
 
-__all__ = ["MOST_SETTLE_DISPLACEMENT", "displace", "is_at_rest", "shift_placement"]
+__all__ = ["MAX_SETTLE_DISPLACEMENT", "displace", "is_at_rest", "shift_placement"]
 
-MOST_SETTLE_DISPLACEMENT = 0.01
+MAX_SETTLE_DISPLACEMENT = 0.01
 """An object that moves farther sideways while it settles, in metres, was pushed or fell over."""
 
 
@@ -74,7 +74,7 @@ def is_at_rest(simulation: LiberoSimulation, entities: SceneEntities, settle_dis
         entities: What the scene holds.
         settle_displacement: The farthest that an object moved sideways while settling, in metres.
     """
-    if settle_displacement > MOST_SETTLE_DISPLACEMENT:
+    if settle_displacement > MAX_SETTLE_DISPLACEMENT:
         return False
     supports = _supports(simulation.domain.parsed_problem["initial_state"], entities)
     return all(_root(a, supports) == _root(b, supports) for a, b in _touching(simulation, entities))
@@ -102,19 +102,11 @@ def _root(name: str, supports: Mapping[str, str]) -> str:
 def _touching(simulation: LiberoSimulation, entities: SceneEntities) -> Iterator[tuple[str, str]]:
     """Yield the pairs of things that touch; a pair of fixtures is none."""
     domain, model, data = simulation.domain, simulation.model, simulation.data
-    owner: dict[int, str] = {}
-    for name in entities.objects + entities.fixtures:
-        owner[int(domain.obj_body_id[name])] = name
-    for contact in _contacts(data):
-        first, second = (owner.get(_top_body(model, geom, owner)) for geom in contact)
+    owner = {int(domain.obj_body_id[name]): name for name in entities.objects + entities.fixtures}
+    for geoms in data._data.contact.geom.tolist():
+        first, second = (owner.get(_top_body(model, geom, owner)) for geom in geoms)
         if first and second and first != second and {first, second} & set(entities.objects):
             yield first, second
-
-
-def _contacts(data: Any) -> Iterator[tuple[int, int]]:
-    for i in range(data.ncon):
-        contact = data.contact[i]
-        yield int(contact.geom1), int(contact.geom2)
 
 
 def _top_body(model: Any, geom: int, owner: Mapping[int, str]) -> int:

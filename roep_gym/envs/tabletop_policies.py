@@ -1,8 +1,7 @@
 """Small policies for `roep_gym/Tabletop-v0`: functions from an observation to an action, for tests and examples.
 
-`scripted_policy` solves every episode from the privileged poses, `sighted_policy` from the frame of "agentview" (so
-that an occluded frame can make it fail), `blind_policy` never succeeds, `reckless_policy` leaves the bounds and the
-workspace, `nonfinite_policy` returns NaN. None of them remembers anything.
+`scripted_policy` solves every episode from the privileged poses, `sighted_policy` from the frame of "agentview", so
+that an occluded frame can make it fail. Neither remembers anything.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import numpy as np
 
 from roep_gym.typing import Array, FloatArray, Observation
 
-__all__ = ["blind_policy", "nonfinite_policy", "reckless_policy", "scripted_policy", "sighted_policy"]
+__all__ = ["scripted_policy", "sighted_policy"]
 
 
 def scripted_policy(observation: Observation) -> FloatArray:
@@ -30,21 +29,6 @@ def sighted_policy(observation: Observation) -> FloatArray:
     position = observation["proprio"][:3].astype(np.float64)
     held = position[2] > 0.02 and np.linalg.norm(disc - position[:2]) < 0.02
     return _carry(observation["proprio"], np.array([*disc, position[2] if held else 0.01]), square)
-
-
-def blind_policy(observation: Observation) -> FloatArray:
-    """Hold still, whatever is seen, with a slowly closing gripper."""
-    return np.array([0.0] * 6 + [1.0], dtype=np.float32)
-
-
-def reckless_policy(observation: Observation) -> FloatArray:
-    """Push out of the workspace with an action beyond the bounds."""
-    return np.array([2.0] + [0.0] * 5 + [1.0], dtype=np.float32)
-
-
-def nonfinite_policy(observation: Observation) -> FloatArray:
-    """Return NaN."""
-    return np.full(7, np.nan, dtype=np.float32)
 
 
 def _carry(proprio: Array, disc: Array, square: Array) -> FloatArray:

@@ -1,9 +1,9 @@
 """The tasks of the installed LIBERO: what there is, how a task is named, and where its files lie.
 
 `suites` lists the suites whose resources are complete, `tasks` the tasks of one, `find_task` resolves what people
-write (an instruction, LIBERO's name, or the paper's identifier), `initial_states` reads a task's initial states,
-`missing_resources` says what a suite lacks and `model_files` which models it needs. Nothing here imports LIBERO,
-robosuite, MuJoCo or torch.
+write (an instruction, LIBERO's name, or the paper's identifier), `initial_states` reads a task's initial states, and
+`scan_suite` says what a suite needs and lacks. Nothing here imports LIBERO, robosuite, MuJoCo or torch; where LIBERO is
+not installed, all raise `DependencyNotInstalledError`.
 
 The five `LIBERO_SUITES` have 130 tasks but only 112 instructions. Further suites (LIBERO-PRO) are variants that reuse
 their names and instructions, so they are searched only when the suite is named.
@@ -14,13 +14,14 @@ from __future__ import annotations
 import functools
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
+from roep_gym.arguments import check_names
 from roep_gym.envs import initial_state_files
 from roep_gym.envs.libero_install import find_libero
 from roep_gym.error import InvalidInputError, bounded, unknown_name
@@ -29,11 +30,12 @@ from roep_gym.typing import FloatArray
 __all__ = [
     "LIBERO_SUITES",
     "PAPER_TASKS",
+    "WORKSPACES",
+    "SuiteScan",
     "Task",
     "find_task",
     "initial_states",
-    "missing_resources",
-    "model_files",
+    "scan_suite",
     "suites",
     "tasks",
 ]
@@ -57,10 +59,10 @@ _LIST_COMMAND = "`roep-gym tasks` lists them."
 _CUSTOM_OBJECTS = frozenset(
     {"blue_red_sticker", "libero_mug_green", "libero_mug_yellow", "red_box", "red_sticker"}
 )
-# Fixtures that are part of the scene and have no model of their own.
-_WORKSPACES = frozenset(
+WORKSPACES = frozenset(
     {"coffee_table", "floor", "kitchen_table", "living_room_table", "study_table", "table"}
 )
+"""Fixtures that are part of the scene and have no model of their own."""
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,8 @@ class Task:
 
 
 def suites() -> tuple[str, ...]:
-    """Return the suites whose every task has its resources, the five of LIBERO first, then alphabetically.
-
-    Raises:
-        DependencyNotInstalledError: LIBERO is not installed.
-    """
-    complete = {suite for suite, names in _task_map().items() if names and not missing_resources(suite)}
+    """Return the suites whose every task has its resources, the five of LIBERO first, then alphabetically."""
+    complete = {suite for suite, names in _task_map().items() if names and not scan_suite(suite).missing}
     standard = [suite for suite in LIBERO_SUITES if suite in complete]
     return (*standard, *sorted(complete.difference(standard)))
 
@@ -114,9 +112,8 @@ def tasks(suite: str) -> tuple[Task, ...]:
     Raises:
         UnknownNameError: LIBERO has no such suite.
         InvalidInputError: The suite lacks a task file, initial states or an asset; the message names the first.
-        DependencyNotInstalledError: LIBERO is not installed.
     """
-    scan = _scan_suite(suite)
+    scan = scan_suite(suite)
     if not scan.tasks or scan.missing:
         lack = f"lacks {scan.missing[0]}" if scan.missing else "lists no task"
         more = f" and {len(scan.missing) - 1} more" if len(scan.missing) > 1 else ""
@@ -125,26 +122,6 @@ def tasks(suite: str) -> tuple[Task, ...]:
             "reinstall LIBERO with its assets or choose a suite that `roep-gym tasks` lists."
         )
     return scan.tasks
-
-
-def missing_resources(suite: str) -> tuple[str, ...]:
-    """Return what a suite lacks: task files, initial-state files that are absent or empty, and model files.
-
-    Raises:
-        UnknownNameError: LIBERO has no such suite.
-        DependencyNotInstalledError: LIBERO is not installed.
-    """
-    return _scan_suite(suite).missing
-
-
-def model_files(suite: str) -> tuple[Path, ...]:
-    """Return the model files of the objects and fixtures of a suite's tasks.
-
-    Raises:
-        UnknownNameError: LIBERO has no such suite.
-        DependencyNotInstalledError: LIBERO is not installed.
-    """
-    return _scan_suite(suite).models
 
 
 def find_task(suite: str | None, text: str) -> Task:
@@ -158,7 +135,6 @@ def find_task(suite: str | None, text: str) -> Task:
     Raises:
         UnknownNameError: No task, or no suite, has this name; the message offers the closest.
         InvalidInputError: Several tasks have this instruction (the message names them), or the suite is incomplete.
-        DependencyNotInstalledError: LIBERO is not installed.
     """
     searched = [task for name in (LIBERO_SUITES if suite is None else (suite,)) for task in tasks(name)]
     wanted = _normalise(text)
@@ -169,7 +145,8 @@ def find_task(suite: str | None, text: str) -> Task:
     )
     if not found:
         where = "" if suite is None else f" of suite {suite}"
-        raise unknown_name(f"task{where}", text, _all_names(searched), _LIST_COMMAND)
+        names = {name for task in searched for name in (task.instruction, task.name, task.paper_id) if name}
+        raise unknown_name(f"task{where}", text, names, _LIST_COMMAND)
     if len(found) > 1:
         candidates = bounded(", ".join(task.label for task in found), 1000)
         raise InvalidInputError(
@@ -191,8 +168,14 @@ def initial_states(task: Task) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _SuiteScan:
-    """What one look at a suite's files found."""
+class SuiteScan:
+    """What one look at a suite's files found.
+
+    Attributes:
+        tasks: The tasks that have a task file, in LIBERO's default order.
+        missing: Task files, initial-state files that are absent or empty, and model files that the suite lacks.
+        models: The model files of the tasks' objects and fixtures.
+    """
 
     tasks: tuple[Task, ...]
     missing: tuple[str, ...]
@@ -200,12 +183,15 @@ class _SuiteScan:
 
 
 @functools.cache
-def _scan_suite(suite: str) -> _SuiteScan:
-    """Read a suite's task files and look for everything that they need."""
+def scan_suite(suite: str) -> SuiteScan:
+    """Read a suite's task files and look for everything that they need.
+
+    Raises:
+        UnknownNameError: LIBERO has no such suite.
+    """
     paths = find_libero()
     task_map = _task_map()
-    if suite not in task_map:
-        raise unknown_name("suite", suite, task_map, _LIST_COMMAND)
+    check_names("suite", [suite], task_map, _LIST_COMMAND)
     found: list[Task] = []
     missing: list[str] = []
     models: set[Path] = set()
@@ -221,14 +207,14 @@ def _scan_suite(suite: str) -> _SuiteScan:
             continue
         language, categories = _read_bddl(bddl_file)
         instruction = _spell(name) if suite in LIBERO_SUITES else language
-        categories -= _WORKSPACES
+        categories -= WORKSPACES
         models.update(path for category, path in available.items() if category in categories)
         missing.extend(
             f"{paths.assets}/**/{category}.xml (model)" for category in categories - available.keys()
         )
         paper_id = PAPER_TASKS.get((suite, name), "")
         found.append(Task(suite, name, index, instruction, language, paper_id, bddl_file, states_file, count))
-    return _SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
+    return SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
 
 
 @functools.cache
@@ -276,8 +262,3 @@ def _spell(name: str) -> str:
 def _normalise(instruction: str) -> str:
     """Return an instruction without the differences that carry no meaning."""
     return " ".join(instruction.casefold().split()).removesuffix(".")
-
-
-def _all_names(searched: Iterable[Task]) -> set[str]:
-    """Return every text that names one of the tasks."""
-    return {text for task in searched for text in (task.instruction, task.name, task.paper_id) if text}

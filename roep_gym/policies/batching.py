@@ -7,7 +7,6 @@ the policy itself; the decisions of all clients that wait at the same time are a
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import Counter, deque
@@ -17,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from roep_gym.arguments import read_integer, read_number
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
@@ -39,12 +39,8 @@ class BatchLimits:
     max_wait: float = 0.01
 
     def __post_init__(self) -> None:
-        if self.max_batch < 1:
-            raise InvalidInputError(f"Expected a largest batch of at least 1 decision, got {self.max_batch}.")
-        if not 0.0 <= self.max_wait < math.inf:
-            raise InvalidInputError(
-                f"Expected a longest wait of at least 0 s and finite, got {self.max_wait!r} s."
-            )
+        read_integer("max_batch", self.max_batch, 1)
+        read_number("max_wait", self.max_wait, 0.0)
 
 
 class _Call(NamedTuple):
@@ -263,17 +259,8 @@ class BatchedPolicy:
 
     def __init__(self, batcher: PolicyBatcher) -> None:
         self._batcher = batcher
+        self.contract, self.observations = batcher.contract, batcher.observations
         self._episodes: set[str] = set()
-
-    @property
-    def contract(self) -> RuntimeContract:
-        """The contract of the policy behind it."""
-        return self._batcher.contract
-
-    @property
-    def observations(self) -> ObservationRequest:
-        """What the policy behind it looks at."""
-        return self._batcher.observations
 
     def observed(self) -> Mapping[str, Any]:
         """Return what the policy behind it observes of its runtime."""

@@ -18,18 +18,11 @@ import numpy as np
 
 from roep_gym import seeding
 from roep_gym.contracts import FIELDS, RuntimeContract
+from roep_gym.envs.libero_observations import POSE_AXES, PROPRIO_FIELDS
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.typing import Array
 
 __all__ = ["PolicyContractTests"]
-
-_PROPRIO = (
-    *(f"joint_pos_{i}" for i in range(7)),
-    *(f"joint_vel_{i}" for i in range(7)),
-    *(f"eef_pos_{axis}" for axis in "xyz"),
-    *(f"eef_quat_{axis}" for axis in "xyzw"),
-    *(f"gripper_{kind}_{i}" for kind in ("qpos", "qvel") for i in range(2)),
-)
 
 
 class PolicyContractTests(ABC):
@@ -57,18 +50,14 @@ class PolicyContractTests(ABC):
 
     def make_episode(self, number: int) -> PolicyEpisode:
         """Return the `number`-th episode."""
-        poses = tuple(
-            f"{name}_{entry}"
-            for name in self.objects
-            for entry in (*(f"pos_{a}" for a in "xyz"), *(f"quat_{a}" for a in "xyzw"))
-        )
+        poses = tuple(f"{name}_{axis}" for name in self.objects for axis in POSE_AXES)
         return PolicyEpisode(
             key=f"suite/0/{number}",
             suite=self.suite,
             task=self.task,
             instruction=self.task.replace("_", " "),
             seed=1000 + number,
-            fields={"proprio": _PROPRIO, "object_state": poses},
+            fields={"proprio": PROPRIO_FIELDS, "object_state": poses},
         )
 
     def make_input(self, request: ObservationRequest, episode: PolicyEpisode, decision: int) -> PolicyInput:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.arguments import check_names
+from roep_gym.contracts import RuntimeContract
+from roep_gym.error import InvalidInputError
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.typing import JSON, Array
@@ -119,8 +120,7 @@ class InferPolicy(FunctionPolicy):
         if preset:
             from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
 
-            if preset not in PRESETS:
-                raise unknown_name("openpi preset", preset, PRESETS)
+            check_names("openpi preset", [preset], PRESETS)
             chosen = PRESETS[preset]
             self._make_request = lambda episode, given: build_request(
                 chosen, episode, given, extra_keys={}, send_episode=False
@@ -177,19 +177,14 @@ def _plain_request(episode: PolicyEpisode, given: PolicyInput) -> dict[str, Any]
 
 
 def _contract(given: RuntimeContract | Mapping[str, Any] | None, default: RuntimeContract) -> RuntimeContract:
-    if isinstance(given, RuntimeContract):
-        return given
-    for name in given or {}:
-        if name not in FIELDS:
-            raise unknown_name("contract field", str(name), FIELDS)
-    return replace(default, **(given or {}))
+    return given if isinstance(given, RuntimeContract) else default.replaced(given)
 
 
 def _silent_contract(observations: ObservationRequest) -> RuntimeContract:
     known: dict[str, Any] = {}
     if observations.cameras:
         known = {"cameras": list(observations.cameras), "resolution": observations.image_size}
-    return RuntimeContract(**{**dict.fromkeys(FIELDS, "n/a"), **known})
+    return RuntimeContract.applicable(**known)
 
 
 def _positional_arguments(function: Callable[..., Any]) -> int:

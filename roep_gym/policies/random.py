@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer
 from roep_gym.contracts import RuntimeContract
-from roep_gym.error import InvalidInputError
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.policies.revision import source_revision
 from roep_gym.typing import Array
@@ -30,48 +30,23 @@ class RandomPolicy:
     """
 
     def __init__(self, chunk: int = 1, action_dimension: int = 7) -> None:
-        for name, value in (("chunk", chunk), ("action_dimension", action_dimension)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise InvalidInputError(f"Expected {name} to be an integer >= 1, got {value!r}.")
-        self._shape = (chunk, action_dimension)
+        chunk = read_integer("chunk", chunk, 1)
+        self._shape = (chunk, read_integer("action_dimension", action_dimension, 1))
         self._revision = source_revision(sys.modules[__name__])
         self._seeds: dict[str, int] = {}
-
-    @property
-    def contract(self) -> RuntimeContract:
-        """The runtime of the policy; hardly any field applies."""
-        return RuntimeContract(
-            checkpoint_source="n/a",
+        self.observations = ObservationRequest()
+        self.contract = RuntimeContract.applicable(
             checkpoint_revision=self._revision,
             runtime_bridge="any",
-            cameras="n/a",
-            resolution="n/a",
-            rotation="n/a",
-            crop="n/a",
-            resize="n/a",
-            encoding="n/a",
-            prompt_format="n/a",
-            proprio_layout="n/a",
             control_mode="relative",
-            action_scale="n/a",
-            action_clip="n/a",
-            unnorm_key="n/a",
-            gripper_sign="n/a",
-            eef_orientation="n/a",
-            chunk_length=self._shape[0],
-            executed_steps=self._shape[0],
+            chunk_length=chunk,
+            executed_steps=chunk,
             replan_after_intervention=False,
-            precision="n/a",
             settle_steps=10,
             suite="any",
             mujoco="any",
             robosuite="any",
         )
-
-    @property
-    def observations(self) -> ObservationRequest:
-        """Nothing is looked at."""
-        return ObservationRequest()
 
     def observed(self) -> Mapping[str, Any]:
         """Return the hash of the code."""

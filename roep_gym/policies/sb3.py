@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,9 @@ from stable_baselines3.common.preprocessing import is_image_space, is_image_spac
 from stable_baselines3.common.vec_env import VecNormalize
 
 from roep_gym import seeding
-from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import DependencyNotInstalledError, InvalidInputError, unknown_name
+from roep_gym.arguments import check_names
+from roep_gym.contracts import RuntimeContract
+from roep_gym.error import DependencyNotInstalledError, InvalidInputError
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.policies.model_spaces import (
     check_not_forgotten,
@@ -58,6 +59,9 @@ class ModelPolicy:
     Every prediction is a batch of one, since the last bits of a network's answer depend on the size of its batch and on
     the place in it. Sampled actions are keyed by the episode's seed and the step.
 
+    Its contract is that of a model trained on this package's environment with its default arguments; it looks at the
+    observations that the model's observation space names.
+
     Args:
         model: The model: what it sees and does is read from its `observation_space` and `action_space`.
         deterministic: Whether the mode of the action distribution is taken, or a sample.
@@ -81,47 +85,37 @@ class ModelPolicy:
         source: str = "in memory",
         revision: str | None = None,
     ) -> None:
-        for name in contract or {}:
-            if name not in FIELDS:
-                raise unknown_name("contract field", name, FIELDS)
-        self._model = model
-        if not deterministic and getattr(self._model, "use_sde", False):
+        if not deterministic and getattr(model, "use_sde", False):
             raise InvalidInputError(
                 "Expected deterministic=True for a model with state-dependent exploration, whose noise cannot be keyed."
             )
-        self._deterministic = deterministic
         if normalization is not None:
             check_statistics(normalization, model.observation_space)
+        self._model, self._deterministic = model, deterministic
         self._source, self._revision, self._normalize = source, revision, normalization
-        self._spaces = _observation_spaces(self._model.observation_space, observation_key)
-        self._single = not isinstance(self._model.observation_space, spaces.Dict)
-        if not isinstance(self._model.action_space, spaces.Box) or len(self._model.action_space.shape) != 1:
+        self._spaces = _observation_spaces(model.observation_space, observation_key)
+        self._single = not isinstance(model.observation_space, spaces.Dict)
+        if not isinstance(model.action_space, spaces.Box) or len(model.action_space.shape) != 1:
             raise InvalidInputError(
-                f"Expected a model with a one-dimensional Box of actions, got {self._model.action_space}."
+                f"Expected a model with a one-dimensional Box of actions, got {model.action_space}."
             )
-        self._declared = contract or {}
         self._episodes: dict[str, _Episode] = {}
-
-    @property
-    def contract(self) -> RuntimeContract:
-        """The runtime of a model trained on this package's environment with its default arguments."""
-        request = self.observations
-        declared = RuntimeContract(
-            checkpoint_source=self._source,
-            checkpoint_revision=self._revision,
+        frames = {name: space for name, space in self._spaces.items() if name.endswith(("_image", "_depth"))}
+        cameras = tuple(dict.fromkeys(name.rsplit("_", 1)[0] for name in frames))
+        image_size = max((max(space.shape) for space in frames.values()), default=128)
+        self.observations = ObservationRequest(
+            cameras=cameras,
+            image_size=image_size,
+            depth=any(name.endswith("_depth") for name in frames),
+            object_state="object_state" in self._spaces,
+        )
+        seen = {"cameras": list(cameras), "resolution": image_size, "rotation": "upright"} if cameras else {}
+        self.contract = RuntimeContract.applicable(
+            checkpoint_source=source,
+            checkpoint_revision=revision,
             runtime_bridge="any",
-            cameras=list(request.cameras) if request.cameras else "n/a",
-            resolution=request.image_size if request.cameras else "n/a",
-            rotation="upright" if request.cameras else "n/a",
-            crop="n/a",
-            resize="n/a",
-            encoding="n/a",
-            prompt_format="n/a",
-            proprio_layout="n/a",
+            **seen,
             control_mode="relative",
-            action_scale="n/a",
-            action_clip="n/a",
-            unnorm_key="n/a",
             gripper_sign="-1 open, +1 close",
             eef_orientation="axis_angle",
             chunk_length=1,
@@ -132,19 +126,7 @@ class ModelPolicy:
             suite="any",
             mujoco="any",
             robosuite="any",
-        )
-        return replace(declared, **self._declared)
-
-    @property
-    def observations(self) -> ObservationRequest:
-        """What the model's observation space names."""
-        frames = {name: space for name, space in self._spaces.items() if name.endswith(("_image", "_depth"))}
-        return ObservationRequest(
-            cameras=tuple(dict.fromkeys(name.rsplit("_", 1)[0] for name in frames)),
-            image_size=max((max(space.shape) for space in frames.values()), default=128),
-            depth=any(name.endswith("_depth") for name in frames),
-            object_state="object_state" in self._spaces,
-        )
+        ).replaced(contract)
 
     def check_environment(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any]
@@ -302,8 +284,7 @@ def algorithm_class(algorithm: str) -> Any:
     """
     if ":" in algorithm:
         return load_place(algorithm, "class of an algorithm")
-    if algorithm not in ALGORITHMS:
-        raise unknown_name("Stable-Baselines3 algorithm", algorithm, ALGORITHMS)
+    check_names("Stable-Baselines3 algorithm", [algorithm], ALGORITHMS)
     try:
         package = importlib.import_module(ALGORITHMS[algorithm])
     except ModuleNotFoundError as error:

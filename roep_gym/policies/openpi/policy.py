@@ -17,8 +17,9 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.protocol import State
 from websockets.sync.client import connect
 
-from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import InfrastructureError, InvalidInputError, bounded, shown, unknown_name
+from roep_gym.arguments import check_names, read_integer
+from roep_gym.contracts import FIELDS
+from roep_gym.error import InfrastructureError, InvalidInputError, bounded, shown
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
 from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
@@ -128,8 +129,9 @@ class _Open(NamedTuple):
 class OpenPIPolicy:
     """Asks a policy server over one connection, one request at a time.
 
-    The connection is made when an episode begins. After a failed exchange it is dropped, and the episodes that
-    were open on it cannot go on: they have to begin again, on a new one.
+    Its contract is that of the checkpoint, as openpi evaluates it; it looks at the cameras of the preset and at what
+    `extra_keys` names. The connection is made when an episode begins. After a failed exchange it is dropped, and the
+    episodes that were open on it cannot go on: they have to begin again, on a new one.
 
     Args:
         host: Host name or address of the server.
@@ -161,24 +163,25 @@ class OpenPIPolicy:
         send_episode: bool = False,
         contract: Mapping[str, Any] | None = None,
     ) -> None:
-        if preset not in PRESETS:
-            raise unknown_name("openpi preset", preset, PRESETS)
+        check_names("openpi preset", [preset], PRESETS)
         for name, seconds in (("connect_timeout", connect_timeout), ("infer_timeout", infer_timeout)):
             if not 0.0 < seconds < np.inf:
                 raise InvalidInputError(f"Expected {name} to be positive and finite, got {seconds!r}.")
-        for name in contract or {}:
-            if name not in FIELDS:
-                raise unknown_name("contract field", name, FIELDS)
         self._preset = PRESETS[preset]
-        self._contract = replace(self._preset.contract, **(contract or {}))
+        self.contract = self._preset.contract.replaced(contract)
         if executed_steps is not None:
-            if executed_steps < 1:
-                raise InvalidInputError(f"Expected executed_steps to be >= 1, got {executed_steps}.")
-            self._contract = replace(self._contract, executed_steps=executed_steps)
+            executed_steps = read_integer("executed_steps", executed_steps, 1)
+            self.contract = replace(self.contract, executed_steps=executed_steps)
         if image_size is not None:
-            if image_size < 1:
-                raise InvalidInputError(f"Expected image_size to be >= 1, got {image_size}.")
-            self._preset = replace(self._preset, image_size=image_size)
+            self._preset = replace(self._preset, image_size=read_integer("image_size", image_size, 1))
+        extra = set(extra_keys.values()) if extra_keys else set()
+        named = sorted(name.rpartition("_")[0] for name in extra if name.endswith(("_image", "_depth")))
+        self.observations = ObservationRequest(
+            cameras=tuple(dict.fromkeys([*self._preset.images.values(), *named])),
+            image_size=self._preset.image_size,
+            depth=any(name.endswith("_depth") for name in extra),
+            object_state="object_state" in extra,
+        )
         self._host, self._port = host, port
         self._connect_timeout, self._infer_timeout = connect_timeout, infer_timeout
         self._extra_keys, self._send_episode = dict(extra_keys or {}), send_episode
@@ -186,25 +189,6 @@ class OpenPIPolicy:
         self._metadata: Mapping[str, Any] = {}
         self._measured: Mapping[str, Any] = {}
         self._episodes: dict[str, _Open] = {}
-
-    @property
-    def contract(self) -> RuntimeContract:
-        """The runtime of the checkpoint, as openpi evaluates it."""
-        return self._contract
-
-    @property
-    def observations(self) -> ObservationRequest:
-        """The cameras of the preset, and whatever `extra_keys` names."""
-        extra = set(self._extra_keys.values())
-        named = [
-            name.removesuffix(kind) for name in extra for kind in ("_image", "_depth") if name.endswith(kind)
-        ]
-        return ObservationRequest(
-            cameras=tuple(dict.fromkeys([*self._preset.images.values(), *sorted(named)])),
-            image_size=self._preset.image_size,
-            depth=any(name.endswith("_depth") for name in extra),
-            object_state="object_state" in extra,
-        )
 
     def observed(self) -> Mapping[str, Any]:
         """Return what the first request of the connection was seen to hold, and what the server says of itself.

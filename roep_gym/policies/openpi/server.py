@@ -28,7 +28,8 @@ from websockets.sync.server import ServerConnection, serve
 from websockets.typing import Origin
 
 from roep_gym import escape, seeding
-from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, bounded, shown, unknown_name
+from roep_gym.arguments import check_names
+from roep_gym.error import InfrastructureError, InvalidInputError, RoepError, bounded, shown
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.batching import PolicyBatcher
 from roep_gym.policies.conversions import quaternion, rotated_180
@@ -172,8 +173,7 @@ class OpenPISession:
     """
 
     def __init__(self, policy: Policy, number: int, layout: str = "named", seed: int = 0) -> None:
-        if layout not in LAYOUTS:
-            raise unknown_name("layout of requests", layout, LAYOUTS)
+        check_names("layout of requests", [layout], LAYOUTS)
         self._policy, self._number, self._layout, self._seed = policy, number, layout, seed
         self._episodes: dict[str, _Open] = {}
         self._begun = 0
