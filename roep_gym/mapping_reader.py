@@ -15,6 +15,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from roep_gym.arguments import check_names
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.typing import JSON
 
@@ -44,9 +45,7 @@ def read_mapping(target: Callable[..., _T], source: Any, path: str) -> _T:
     """
     hints = _hints(target)
     values = _mapping(Any, source, path)
-    for name in values:
-        if name not in hints:
-            raise unknown_name(f"field of {path}", name, hints)
+    check_names(f"field of {path}", values, hints)
     for entry in fields(target):  # type: ignore[arg-type]
         if entry.name not in values and entry.default is MISSING and entry.default_factory is MISSING:
             raise InvalidInputError(f"Expected {path} to have the field {entry.name!r}, got none; add it.")

@@ -318,66 +318,56 @@ def _load_domain(bddl_file: Path) -> tuple[type, dict[str, Any]]:
 
 def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
     """Return the problem class with cameras that draw when wanted, and with GL contexts kept apart."""
+    from robosuite.environments.base import REGISTERED_ENVS
     from robosuite.utils.observables import sensor
 
     from roep_gym.envs.built_scene import BuiltScene
     from roep_gym.envs.render_context import RenderContext
 
-    def create_camera_sensors(self: Any, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
-        # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
-        @sensor(modality="image")  # type: ignore[untyped-decorator]
-        def camera(obs_cache: Any) -> Array:
-            simulation._sample_camera(cam_name, cam_h)
-            return np.zeros(1)
+    class OnDemand(domain_class):  # type: ignore[misc]
+        def _create_camera_sensors(self, cam_name: str, cam_w: int, cam_h: int, **_: Any) -> Any:
+            # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
+            @sensor(modality="image")  # type: ignore[untyped-decorator]
+            def camera(obs_cache: Any) -> Array:
+                simulation._sample_camera(cam_name, cam_h)
+                return np.zeros(1)
 
-        return [camera], [f"{cam_name}_image"]
+            return [camera], [f"{cam_name}_image"]
 
-    def setup_observables(self: Any) -> Any:
-        observables = domain_class._setup_observables(self)
-        for name, observable in observables.items():
-            if name.endswith(_DERIVED_OBSERVATIONS):
-                observable.set_active(False)
-                observable.set_enabled(False)
-        return observables
+        def _setup_observables(self) -> Any:
+            observables = super()._setup_observables()
+            for name, observable in observables.items():
+                if name.endswith(_DERIVED_OBSERVATIONS):
+                    observable.set_active(False)
+                    observable.set_enabled(False)
+            return observables
 
-    def initialize_sim(self: Any, xml_string: str | None = None) -> None:
-        domain_class._initialize_sim(self, xml_string)
-        self.built_scene = BuiltScene(self)
+        def _initialize_sim(self, xml_string: str | None = None) -> None:
+            super()._initialize_sim(xml_string)
+            self.built_scene: BuiltScene | None = BuiltScene(self)
 
-    def reset_internal(self: Any) -> None:
-        if not self.hard_reset:
-            self.sim.forward()  # as after compiling
-        if self.has_offscreen_renderer and simulation._context is None:
-            simulation._context = RenderContext(self.sim, self.render_gpu_device_id)
-        else:
-            # Building a render context runs `forward`, which moves the solver's warm start: where none is built, the
-            # same bits need the same call.
-            self.sim.forward()
-            if simulation._context is not None and simulation._context.sim is not self.sim:
-                simulation._context.move_to(self.sim)
-        domain_class._reset_internal(self)
+        def _reset_internal(self) -> None:
+            if not self.hard_reset:
+                self.sim.forward()  # as after compiling
+            if self.has_offscreen_renderer and simulation._context is None:
+                simulation._context = RenderContext(self.sim, self.render_gpu_device_id)
+            else:
+                # Building a render context runs `forward`, which moves the solver's warm start: where none is built,
+                # the same bits need the same call.
+                self.sim.forward()
+                if simulation._context is not None and simulation._context.sim is not self.sim:
+                    simulation._context.move_to(self.sim)
+            super()._reset_internal()
 
-    def destroy_sim(self: Any) -> None:
-        if self.sim is not None:
-            self.sim._render_context_offscreen = None  # kept by the simulation
-            self.built_scene = None  # holds the model
-        domain_class._destroy_sim(self)
+        def _destroy_sim(self) -> None:
+            if self.sim is not None:
+                self.sim._render_context_offscreen = None  # kept by the simulation
+                self.built_scene = None  # holds the model
+            super()._destroy_sim()
 
-    from robosuite.environments.base import REGISTERED_ENVS
-
-    registered = dict(REGISTERED_ENVS)
-    members = {
-        "_create_camera_sensors": create_camera_sensors,
-        "_setup_observables": setup_observables,
-        "_initialize_sim": initialize_sim,
-        "_reset_internal": reset_internal,
-        "_destroy_sim": destroy_sim,
-    }
-    # LIBERO compares the name of the class with the problem's; robosuite registers every class by name.
-    derived = type(domain_class)(domain_class.__name__, (domain_class,), members)
-    REGISTERED_ENVS.clear()
-    REGISTERED_ENVS.update(registered)
-    return derived
+    OnDemand.__name__ = domain_class.__name__  # LIBERO compares it with the problem's
+    del REGISTERED_ENVS["OnDemand"]  # robosuite registers every class by its name
+    return OnDemand
 
 
 def _close_all() -> None:

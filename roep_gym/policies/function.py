@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -190,21 +191,17 @@ def _silent_contract(observations: ObservationRequest) -> RuntimeContract:
 def _positional_arguments(function: Callable[..., Any]) -> int:
     """Return how many of (observation, instruction, fields) a function takes: those without a default."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        signature = inspect.signature(function)
     except ValueError:  # some functions written in C have no signature
         return 1
-    needed = [
-        p for p in parameters if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
-    places = [
-        p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
-    ]
-    if len(needed) > 3 or not places or any(p.kind is p.KEYWORD_ONLY for p in needed):
-        raise InvalidInputError(
-            "Expected a function of (observation), (observation, instruction) or (observation, instruction, fields), "
-            f"got one of {inspect.signature(function)}."
-        )
-    return max(len(needed), 1)
+    for count in (1, 2, 3):
+        with suppress(TypeError):
+            signature.bind(*[None] * count)
+            return count
+    raise InvalidInputError(
+        "Expected a function of (observation), (observation, instruction) or (observation, instruction, fields), "
+        f"got one of {signature}."
+    )
 
 
 def _is_observation(name: Any) -> bool:
