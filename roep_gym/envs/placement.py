@@ -28,13 +28,8 @@ def shift_placement(
 ) -> None:
     """Move every object by `distance` in a drawn direction, and so the fixtures that the task is about.
 
-    What lies on or in something else moves with it. The draw is a pure function of the key.
-
-    Args:
-        simulation: The simulation, right after a reset.
-        entities: What the scene holds.
-        distance: Length of each horizontal displacement, in metres.
-        key: Names the draw, for example the scene seed and the initial state.
+    Called right after a reset. What lies on or in something else moves with it. `distance` is horizontal, in metres;
+    the directions are a pure function of the key, for example of scene seed and initial state.
     """
     supports = _supports(simulation.domain.parsed_problem["initial_state"], entities)
     displacements = {}
@@ -50,9 +45,7 @@ def shift_placement(
 def displace(simulation: LiberoSimulation, displacements: Mapping[str, FloatArray]) -> None:
     """Move objects and fixtures, with whatever that leads to: nothing is asked about contacts.
 
-    Args:
-        simulation: The simulation.
-        displacements: Horizontal displacement (2,) in metres of each object or fixture, by LIBERO's name.
+    `displacements` are horizontal, (2,) in metres, by LIBERO's name of the object or fixture.
     """
     domain, model, data = simulation.domain, simulation.model, simulation.data
     for name, displacement in displacements.items():
@@ -69,10 +62,7 @@ def displace(simulation: LiberoSimulation, displacements: Mapping[str, FloatArra
 def is_at_rest(simulation: LiberoSimulation, entities: SceneEntities, settle_displacement: float) -> bool:
     """Return whether a shifted scene is valid once it has settled: nothing was pushed aside, fell over or onto another.
 
-    Args:
-        simulation: The simulation after settling.
-        entities: What the scene holds.
-        settle_displacement: The farthest that an object moved sideways while settling, in metres.
+    `settle_displacement` is the farthest that an object moved sideways while settling, in metres.
     """
     if settle_displacement > MAX_SETTLE_DISPLACEMENT:
         return False

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -79,41 +80,37 @@ class PolicyContractTests(ABC):
 
     def test_is_a_policy(self) -> None:
         """It has every member of the protocol, of the right type."""
-        policy = self.make_policy()
-        assert isinstance(policy, Policy)
-        assert isinstance(policy.contract, RuntimeContract)
-        assert isinstance(policy.observations, ObservationRequest)
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            assert isinstance(policy, Policy)
+            assert isinstance(policy.contract, RuntimeContract)
+            assert isinstance(policy.observations, ObservationRequest)
 
     def test_contract_is_constant_and_json_native(self) -> None:
         """The contract survives a round trip through JSON and does not change while the policy runs."""
-        policy = self.make_policy()
-        before = policy.contract.to_dict()
-        assert json.loads(json.dumps(before)) == before
-        self._run(policy, [0])
-        assert policy.contract.to_dict() == before
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            before = policy.contract.to_dict()
+            assert json.loads(json.dumps(before)) == before
+            self._run(policy, [0])
+            assert policy.contract.to_dict() == before
 
     def test_observed_names_contract_fields(self) -> None:
         """What the policy observes is JSON-native and named as in the contract."""
-        policy = self.make_policy()
-        self._run(policy, [0])
-        observed = dict(policy.observed())
-        assert set(observed) <= set(FIELDS)
-        assert json.loads(json.dumps(observed)) == observed
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            self._run(policy, [0])
+            observed = dict(policy.observed())
+            assert set(observed) <= set(FIELDS)
+            assert json.loads(json.dumps(observed)) == observed
 
     def test_chunks_are_finite_and_shaped(self) -> None:
         """Each answer is a finite (steps, action dimension) array, as long as the contract says."""
-        policy = self.make_policy()
-        declared = policy.contract.chunk_length
-        for chunk in self._run(policy, [0])[0]:
-            assert chunk.ndim == 2
-            assert chunk.shape[0] >= 1
-            assert chunk.shape[1] == self.action_dimension
-            assert np.isfinite(np.asarray(chunk, dtype=np.float64)).all()
-            assert not isinstance(declared, int) or len(chunk) == declared
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            declared = policy.contract.chunk_length
+            for chunk in self._run(policy, [0])[0]:
+                assert chunk.ndim == 2
+                assert chunk.shape[0] >= 1
+                assert chunk.shape[1] == self.action_dimension
+                assert np.isfinite(np.asarray(chunk, dtype=np.float64)).all()
+                assert not isinstance(declared, int) or len(chunk) == declared
 
     def test_interleaved_episodes_answer_as_alone(self) -> None:
         """Two open episodes do not influence each other."""
@@ -122,15 +119,14 @@ class PolicyContractTests(ABC):
 
     def test_nothing_survives_an_episode(self) -> None:
         """An episode that is run again, after others and after an abandoned attempt, gets the same chunks."""
-        policy = self.make_policy()
-        first = self._run(policy, [0])
-        self._run(policy, [1])
-        episode = self.make_episode(0)
-        policy.begin(episode)
-        policy.act([self.make_input(policy.observations, episode, 0)])
-        again = self._run(policy, [0])
-        self._assert_equal(first, again)
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            first = self._run(policy, [0])
+            self._run(policy, [1])
+            episode = self.make_episode(0)
+            policy.begin(episode)
+            policy.act([self.make_input(policy.observations, episode, 0)])
+            again = self._run(policy, [0])
+            self._assert_equal(first, again)
 
     def test_batch_equals_single_calls(self) -> None:
         """Episodes that are asked about in one call get what they get one by one, bit for bit, in a batch of any size.
@@ -143,9 +139,8 @@ class PolicyContractTests(ABC):
 
     def test_no_inputs_no_chunks(self) -> None:
         """An empty call is answered by nothing."""
-        policy = self.make_policy()
-        assert list(policy.act([])) == []
-        policy.close()
+        with closing(self.make_policy()) as policy:
+            assert list(policy.act([])) == []
 
     def test_close_twice(self) -> None:
         """Closing is idempotent, also with an episode open."""
@@ -156,11 +151,8 @@ class PolicyContractTests(ABC):
 
     def _run_new(self, numbers: Sequence[int], *, batched: bool = False) -> list[list[Array]]:
         """Run episodes side by side on a policy of their own."""
-        policy = self.make_policy()
-        try:
+        with closing(self.make_policy()) as policy:
             return self._run(policy, numbers, batched=batched)
-        finally:
-            policy.close()
 
     def _run(self, policy: Policy, numbers: Sequence[int], *, batched: bool = False) -> list[list[Array]]:
         """Run episodes side by side and return the chunks of each."""

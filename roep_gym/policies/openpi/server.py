@@ -57,7 +57,6 @@ _LIBERO_PROPRIO = (
     "gripper_qpos_0",
     "gripper_qpos_1",
 )
-_CLOSE_SECONDS = 1.0
 _LOGGER = logging.getLogger(__name__)
 _CONNECTIONS = logging.getLogger(f"{__name__}.connections")
 _CONNECTIONS.addHandler(logging.NullHandler())  # a probe that connects and leaves is no news
@@ -106,7 +105,7 @@ class OpenPIServer:
                 max_size=MAX_FRAME_BYTES,
                 max_queue=1,
                 ping_timeout=None,  # a client that simulates does not answer pings
-                close_timeout=_CLOSE_SECONDS,
+                close_timeout=1.0,
                 process_request=_answer_health_check,
                 logger=_CONNECTIONS,
             )
@@ -118,8 +117,7 @@ class OpenPIServer:
     @property
     def port(self) -> int:
         """The port at which it listens."""
-        port: int = self._server.socket.getsockname()[1]
-        return port
+        return int(self._server.socket.getsockname()[1])
 
     def serve_forever(self) -> None:
         """Answer until `close` is called from another thread."""
@@ -188,8 +186,9 @@ class OpenPISession:
         if not isinstance(request, dict):
             raise InvalidInputError(f"Expected a request to be a map, got a {type(request).__name__}.")
         observation = LAYOUTS[self._layout](request, self._policy.observations)
-        opened = self._open_episode(request)
-        step = _entry(_told(request), "step", int, opened.step)
+        told = _entry(request, "episode", dict, {})
+        opened = self._open_episode(request, told)
+        step = _entry(told, "step", int, opened.step)
         given = PolicyInput(
             opened.episode.key, step, _entry(request, "prompt", str, opened.episode.instruction), observation
         )
@@ -202,9 +201,8 @@ class OpenPISession:
         """End the episodes that are open."""
         self._policy.close()
 
-    def _open_episode(self, request: Mapping[str, Any]) -> _Open:
-        """Return the episode of a request, which may begin with it."""
-        told = _told(request)
+    def _open_episode(self, request: Mapping[str, Any], told: Mapping[str, Any]) -> _Open:
+        """Return the episode of a request, which may begin with it; `told` is what the request says of its episode."""
         key = _entry(told, "key", str, "")
         opened = self._episodes.pop(key, None)
         step = _entry(told, "step", int, 0 if opened is None else opened.step)
@@ -346,12 +344,6 @@ LAYOUTS: Mapping[str, Callable[[Mapping[str, Any], ObservationRequest], dict[str
     "libero": _libero,
 }
 """How a request holds the observation: under our names, or as openpi's LIBERO client sends it."""
-
-
-def _told(request: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what a request says of its episode."""
-    told: Mapping[str, Any] = _entry(request, "episode", dict, {})
-    return told
 
 
 def _entry(source: Mapping[str, Any], name: str, kind: type, default: Any) -> Any:
