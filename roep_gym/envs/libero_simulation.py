@@ -60,7 +60,7 @@ class LiberoSimulation:
 
     def __init__(self, bddl_file: Path, *, cameras: Sequence[str], image_size: int, renderer: bool) -> None:
         self._frames_wanted = False
-        self._frames: dict[str, Array] = {}
+        self._frames: dict[str, tuple[Array, Array]] = {}
         self._context: Any = None
         self._fast_step: FastStep | None = None
         self._stock_step = self._stock_reset = False  # for the proofs that both ways agree
@@ -163,13 +163,9 @@ class LiberoSimulation:
         """
         with self._looking(frames):
             success = self._control_step(action)
-        counts = self._warning_counts()
-        if (counts > self._warnings).any():
-            names = [
-                n
-                for n, new, old in zip(_DIVERGENCE_WARNINGS, counts, self._warnings, strict=True)
-                if new > old
-            ]
+        grown = self._warning_counts() > self._warnings
+        if grown.any():
+            names = [name for name, more in zip(_DIVERGENCE_WARNINGS, grown, strict=True) if more]
             raise SimulationUnstableError(
                 f"Expected a stable simulation, but MuJoCo reported {', '.join(names)} and reset the scene."
             )
@@ -200,8 +196,8 @@ class LiberoSimulation:
                 f"Expected a frame of {camera!r} in this control step, but robosuite sampled none; an observation "
                 "without its frame is never handed out."
             )
-        rgb = self._frames[camera]
-        return np.ascontiguousarray(rgb[::-1]), self._metric_depth(self._frames[f"{camera}/depth"])
+        rgb, depth = self._frames[camera]
+        return np.ascontiguousarray(rgb[::-1]), self._metric_depth(depth)
 
     def render(self, camera: str, size: int) -> Array:
         """Return a frame of the present state, RGB uint8 (size, size, 3), upright."""
@@ -271,10 +267,6 @@ class LiberoSimulation:
         finally:
             self._frames_wanted = False
 
-    def _sample_camera(self, camera: str, size: int) -> None:
-        if self._frames_wanted:
-            self._frames[camera], self._frames[f"{camera}/depth"] = self._draw(camera, size)
-
     def _draw(self, camera: str, size: int) -> tuple[Array, Array]:
         self._context.make_current()
         rgb, depth = self._domain.sim.render(camera_name=camera, width=size, height=size, depth=True)
@@ -329,7 +321,8 @@ def _on_demand(domain_class: Any, simulation: LiberoSimulation) -> Any:
             # The sensor keeps robosuite's sampling times; its value is a token, the frame itself is kept aside.
             @sensor(modality="image")  # type: ignore[untyped-decorator]
             def camera(obs_cache: Any) -> Array:
-                simulation._sample_camera(cam_name, cam_h)
+                if simulation._frames_wanted:
+                    simulation._frames[cam_name] = simulation._draw(cam_name, cam_h)
                 return np.zeros(1)
 
             return [camera], [f"{cam_name}_image"]

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from websockets.exceptions import ConnectionClosed, WebSocketException
@@ -119,13 +119,6 @@ class OpenPIConnection:
         return InfrastructureError(f"Expected the openpi server at {self._address} {expectation}.")
 
 
-class _Open(NamedTuple):
-    """An open episode and the connection on which it began."""
-
-    episode: PolicyEpisode
-    connection: OpenPIConnection
-
-
 class OpenPIPolicy:
     """Asks a policy server over one connection, one request at a time.
 
@@ -188,7 +181,7 @@ class OpenPIPolicy:
         self._connection: OpenPIConnection | None = None
         self._metadata: Mapping[str, Any] = {}
         self._measured: Mapping[str, Any] = {}
-        self._episodes: dict[str, _Open] = {}
+        self._episodes: dict[str, PolicyEpisode] = {}
 
     def observed(self) -> Mapping[str, Any]:
         """Return what the first request of the connection was seen to hold, and what the server says of itself.
@@ -213,7 +206,7 @@ class OpenPIPolicy:
                 infer_timeout=self._infer_timeout,
             )
             self._metadata, self._measured = self._connection.metadata, {}
-        self._episodes[episode.key] = _Open(episode, self._connection)
+        self._episodes[episode.key] = episode
 
     def act(self, inputs: Sequence[PolicyInput]) -> list[Array]:
         """Return the server's chunk for each input, as it sent it, asking for one after another.
@@ -221,7 +214,7 @@ class OpenPIPolicy:
         Raises:
             InfrastructureError: The server failed, is gone or took too long, now or earlier in the episode.
         """
-        return [self._ask(self._episodes[given.episode], given) for given in inputs]
+        return [self._ask(given) for given in inputs]
 
     def end(self, episode: str) -> None:
         """Forget an episode."""
@@ -229,26 +222,22 @@ class OpenPIPolicy:
 
     def close(self) -> None:
         """Forget all episodes and close the connection."""
-        self._episodes.clear()
         self._drop()
 
-    def _ask(self, opened: _Open, given: PolicyInput) -> Array:
-        if opened.connection is not self._connection:
+    def _ask(self, given: PolicyInput) -> Array:
+        if given.episode not in self._episodes or self._connection is None:
             raise InfrastructureError(
                 f"Expected the connection to the openpi server at {self._host}:{self._port} on which the episode "
                 f"{given.episode!r} began, but it was dropped after a failure; begin the episode again."
             )
+        episode = self._episodes[given.episode]
         request = build_request(
-            self._preset,
-            opened.episode,
-            given,
-            extra_keys=self._extra_keys,
-            send_episode=self._send_episode,
+            self._preset, episode, given, extra_keys=self._extra_keys, send_episode=self._send_episode
         )
         try:
-            reply = opened.connection.infer(request)
+            reply = self._connection.infer(request)
         except InfrastructureError:
-            self._connection = None
+            self._drop()
             raise
         if "actions" not in reply:
             self._drop()
@@ -257,7 +246,7 @@ class OpenPIPolicy:
                 f"got {shown(sorted(reply))}; the server's policy must return it."
             )
         if not self._measured:
-            sent = measure_request(self._preset, opened.episode, given, request)
+            sent = measure_request(self._preset, episode, given, request)
             self._measured = {"runtime_bridge": "openpi-websocket", **sent}
         try:
             return np.asarray(reply["actions"])
@@ -265,6 +254,8 @@ class OpenPIPolicy:
             return np.empty(0)  # malformed, as the rollout finds out
 
     def _drop(self) -> None:
+        """Close the connection and forget the episodes that began on it."""
+        self._episodes.clear()
         if self._connection is not None:
             self._connection.close()
             self._connection = None
