@@ -20,8 +20,7 @@ from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
-from roep_gym.policies.base import Policy
-from roep_gym.policies.one_process import one_process
+from roep_gym.policies.base import Policy, one_process
 from roep_gym.policies.registry import make_policy
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON

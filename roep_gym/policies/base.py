@@ -4,19 +4,25 @@
 `KnowsSpaces` is what one adds that knows the spaces it was trained on.
 `ObservationRequest` says which observations the policy looks at, `PolicyEpisode` what it is told when an
 episode begins, `PolicyInput` what it sees at a decision. The answer to one input is one chunk: a float array
-(steps, action dimension) with at least one step.
+(steps, action dimension) with at least one step. `one_process` guards against a policy that forks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from roep_gym.contracts import RuntimeContract
 from roep_gym.typing import Array, Observation
 
-__all__ = ["KnowsSpaces", "ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput"]
+__all__ = ["KnowsSpaces", "ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput", "one_process"]
+
+_LEFT = (
+    b"Expected a process that a policy forks to end in the policy, but it returned from it; it was ended.\n"
+)
 
 
 @dataclass(frozen=True)
@@ -106,3 +112,19 @@ class KnowsSpaces(Protocol):
 
     def check_environment(self, observation_space: Any, action_space: Any) -> None:
         """Raise `InvalidInputError` where the spaces of an environment do not fit."""
+
+
+@contextmanager
+def one_process() -> Iterator[None]:
+    """End a process that leaves the body, in whatever way, without having entered it.
+
+    A child that a policy forks and does not end would return from the policy and go on with a copy of everything: run
+    the same episode, answer the same request, write the same files.
+    """
+    process = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != process:
+            os.write(2, _LEFT)
+            os._exit(1)

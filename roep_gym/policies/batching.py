@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 from roep_gym.arguments import read_integer, read_number
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
-from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput
-from roep_gym.policies.one_process import one_process
+from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput, one_process
 from roep_gym.typing import Array
 
 __all__ = ["BatchLimits", "BatchedPolicy", "PolicyBatcher"]
@@ -264,8 +263,7 @@ class BatchedPolicy:
 
     def observed(self) -> Mapping[str, Any]:
         """Return what the policy behind it observes of its runtime."""
-        observed: Mapping[str, Any] = self._batcher.call(lambda policy: policy.observed())
-        return observed
+        return dict(self._batcher.call(lambda policy: policy.observed()))
 
     def begin(self, episode: PolicyEpisode) -> None:
         """Open an episode."""
