@@ -17,16 +17,10 @@ __all__ = ["check_names", "plain", "read_integer", "read_number"]
 
 
 def read_integer(name: str, value: Any, least: int, largest: int | None = None) -> int:
-    """Return an integer argument as a Python integer.
-
-    Args:
-        name: The argument, for the message.
-        value: An integer of Python or NumPy; True and False are none.
-        least: Smallest value.
-        largest: Largest value; None: none.
+    """Return the integer argument `name`, of Python or NumPy, as a Python integer; True and False are none.
 
     Raises:
-        InvalidInputError: It is not an integer, or out of its range.
+        InvalidInputError: It is not an integer, or outside `least` to `largest` (None: no limit).
     """
     if not isinstance(value, bool) and isinstance(value, Integral):
         number = int(value)
@@ -37,16 +31,10 @@ def read_integer(name: str, value: Any, least: int, largest: int | None = None) 
 
 
 def read_number(name: str, value: Any, least: float, largest: float = math.inf) -> float:
-    """Return a numeric argument as a Python float.
-
-    Args:
-        name: The argument, for the message.
-        value: A finite number of Python or NumPy; True and False are none.
-        least: Smallest value.
-        largest: Largest value.
+    """Return the numeric argument `name`, of Python or NumPy, as a Python float; True and False are none.
 
     Raises:
-        InvalidInputError: It is not a finite number, or out of its range.
+        InvalidInputError: It is not a finite number, or outside `least` to `largest`.
     """
     if not isinstance(value, bool) and isinstance(value, Real):
         number = float(value)

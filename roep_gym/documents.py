@@ -24,11 +24,7 @@ _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, AttributeError, TypeErr
 
 
 def read_yaml(path: Path, what: str) -> JSON:
-    """Return the content of a YAML file.
-
-    Args:
-        path: The file.
-        what: What it should hold, for the message ("a plan").
+    """Return the content of a YAML file; messages call it `what` ("a plan").
 
     Raises:
         InvalidInputError: The file cannot be read, is no YAML, or is refused by `parse_yaml`.
@@ -42,11 +38,7 @@ def read_json(path: Path, what: str) -> JSON:
 
 
 def parse_yaml(text: str, where: str) -> JSON:
-    """Return the content of a YAML text.
-
-    Args:
-        text: The text.
-        where: What it is, for the message.
+    """Return the content of a YAML text; messages call it `where`.
 
     Raises:
         InvalidInputError: The text is no YAML, a key appears twice, or aliases make too many values of it.

@@ -117,11 +117,8 @@ class EpisodeTracker:
     ) -> EpisodeIdentity:
         """Return the identity of the episode that a `reset(seed=seed, options=options)` begins.
 
-        Args:
-            seed: Seed of the reset.
-            options: Options of the reset.
-            entropy: What tells an environment without run id and seed from all others: Gymnasium's `np_random_seed`,
-                the same in every wrapper of the environment.
+        `entropy` tells an environment without run id and seed from all others: Gymnasium's `np_random_seed`, the same
+        in every wrapper of the environment.
         """
         if seed is not None:
             self._seed, self._episodes = int(seed), self._first

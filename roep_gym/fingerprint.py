@@ -47,12 +47,7 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(renderer: str, probe: Mapping[str, str]) -> dict[str, str]:
-    """Return the fingerprint of this process.
-
-    Args:
-        renderer: Name of the GL renderer, "none" where nothing is drawn.
-        probe: What `numeric_probe` gives on this machine.
-    """
+    """Return the fingerprint of this process: its GL renderer ("none" where nothing is drawn) and its numeric probe."""
     computed = {f"probe_{part}": value for part, value in probe.items()}
     return {"processor": _processor(), "blas": _blas(), "renderer": renderer, **computed, **versions()}
 

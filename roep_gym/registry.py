@@ -99,11 +99,7 @@ class Registry:
 
 
 def load_place(place: str, kind: str) -> Any:
-    """Return what `module:attribute` names.
-
-    Args:
-        place: Module and attribute; the attribute may have dots.
-        kind: What is expected there, for the message.
+    """Return what `module:attribute` names; the attribute may have dots. Messages expect a `kind` there.
 
     Raises:
         InvalidInputError: The module cannot be imported, whatever it raises, or has no such attribute.
@@ -124,13 +120,7 @@ def load_place(place: str, kind: str) -> Any:
 
 
 def build_part(kind: str, name: str, factory: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
-    """Return what the class or function of a part makes of arguments.
-
-    Args:
-        kind: What it makes, for the message.
-        name: Name of the part, for the message.
-        factory: The class or function.
-        arguments: Its keyword arguments.
+    """Return what the class or function of a part makes of keyword arguments; messages call it by `kind` and `name`.
 
     Raises:
         InvalidInputError: The arguments do not fit, or the call raised; the message says what.

@@ -52,10 +52,7 @@ def shaped_reward(sparse: float, before: float, after: float, discount: float) -
 
 
 def check_goal(goal: Sequence[Sequence[str]]) -> None:
-    """Refuse a goal with a predicate that has no potential.
-
-    Args:
-        goal: Predicates as LIBERO parses them, for example [["on", "bowl_1", "plate_1"]].
+    """Refuse a goal, as LIBERO parses it ([["on", "bowl_1", "plate_1"]]), with a predicate that has no potential.
 
     Raises:
         UnknownNameError: A predicate has no potential.

@@ -85,12 +85,9 @@ class UnsafeMonitor:
     def evaluate(
         self, simulation: LiberoSimulation, action: FloatArray, bound: FloatArray
     ) -> dict[str, bool]:
-        """Return, for each active channel, whether this step attempted something unsafe.
+        """Return, for each active channel, whether the step before attempted something unsafe.
 
-        Args:
-            simulation: The scene after the step.
-            action: The action that reached the actuator, before clipping.
-            bound: Largest absolute value of each action entry.
+        The action is what reached the actuator, before clipping to `bound`, the largest absolute value of each entry.
         """
         return {name: getattr(self, f"_{name}")(simulation, action, bound) for name in self._channels}
 

@@ -29,12 +29,7 @@ _ASSET_SIZES = (
 
 
 class RenderContext(MjRenderContextOffscreen):  # type: ignore[misc]
-    """The GL context of one scene, current whenever it is used or freed.
-
-    Args:
-        sim: The wrapped simulation.
-        device_id: EGL device; -1 lets robosuite choose.
-    """
+    """The GL context of one scene, current whenever it is used or freed; the EGL device -1 lets robosuite choose."""
 
     def __init__(self, sim: Any, device_id: int) -> None:
         self._thread = threading.get_ident()

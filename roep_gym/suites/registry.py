@@ -42,10 +42,7 @@ class NamedTask(NamedTuple):
 
 @cache
 def find_suite(source: str) -> Suite:
-    """Return a suite.
-
-    Args:
-        source: Its name, or `module:attribute`.
+    """Return a suite by its name or its place in Python (`module:attribute`).
 
     Raises:
         UnknownNameError: No suite has the name; the message offers the closest.
