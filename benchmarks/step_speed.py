@@ -79,7 +79,7 @@ def measure(task: Task, steps: int) -> list[tuple[float, float, float]]:
     stock.set_init_state(initial_states(task)[0])
     for _ in range(10):
         stock.step(np.array(SETTLE_ACTION))
-    actions = seeding.generator("step speed", task.label).uniform(-1, 1, (steps, 7))
+    actions = seeding.generator("step speed", f"{task.suite}/{task.name}").uniform(-1, 1, (steps, 7))
     actions[:, 2] -= 0.3  # towards the table, so that there are contacts
     times = []
     bound = Bound(ours)

@@ -21,8 +21,6 @@ from roep_gym.typing import Array
 
 __all__ = ["count", "load", "locate"]
 
-_ARCHIVE_MEMBER = "states.npy"
-
 
 def locate(folder: Path, name: str) -> Path:
     """Return the file of a task's initial states: the NumPy archive where there is one, else torch's name for it."""
@@ -49,7 +47,11 @@ def load(path: Path) -> Array:
             f"Expected initial states in {path}, but the file is missing; reinstall LIBERO."
         )
     try:
-        states: Any = _load_archive(path) if path.suffix == ".npz" else _load_torch(path)
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                states: Any = archive["states"]
+        else:
+            states = _load_torch(path)
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, pickle.UnpicklingError) as error:
         raise InvalidInputError(
             f"Expected one numeric array of initial states in {path}, got: {error}; reinstall LIBERO."
@@ -62,7 +64,7 @@ def load(path: Path) -> Array:
 def _archived_shape(path: Path) -> tuple[int, ...]:
     """Return the shape of the states in a NumPy archive from its header alone."""
     try:
-        with zipfile.ZipFile(path) as archive, archive.open(_ARCHIVE_MEMBER) as member:
+        with zipfile.ZipFile(path) as archive, archive.open("states.npy") as member:
             version = np.lib.format.read_magic(member)
             read = (
                 np.lib.format.read_array_header_1_0
@@ -75,12 +77,6 @@ def _archived_shape(path: Path) -> tuple[int, ...]:
             f"Expected a NumPy archive in {path}, got: {error}; reinstall LIBERO."
         ) from error
     return shape
-
-
-def _load_archive(path: Path) -> Array:
-    with np.load(path, allow_pickle=False) as archive:
-        states: Array = archive["states"]
-    return states
 
 
 def _load_torch(path: Path) -> Any:

@@ -72,7 +72,6 @@ class Task:
     Attributes:
         suite: LIBERO's name of the suite.
         name: LIBERO's name of the task, unique in its suite.
-        index: Position in the suite, in LIBERO's default order.
         instruction: What the policy is told. In the five `LIBERO_SUITES` the sentence that the name spells, which is
             the benchmark's `task.language` and the prompt of the published evaluations; the task file's `:language`
             differs from it on 25 of the 40 tasks of the short suites. In the further suites the `:language`.
@@ -85,18 +84,12 @@ class Task:
 
     suite: str
     name: str
-    index: int
     instruction: str
     file_language: str
     paper_id: str
     bddl_file: Path
     init_states_file: Path
     init_state_count: int
-
-    @property
-    def label(self) -> str:
-        """Suite and name, which together identify the task."""
-        return f"{self.suite}/{self.name}"
 
 
 def suites() -> tuple[str, ...]:
@@ -148,7 +141,7 @@ def find_task(suite: str | None, text: str) -> Task:
         names = {name for task in searched for name in (task.instruction, task.name, task.paper_id) if name}
         raise unknown_name(f"task{where}", text, names, _LIST_COMMAND)
     if len(found) > 1:
-        candidates = bounded(", ".join(task.label for task in found), 1000)
+        candidates = bounded(", ".join(f"{task.suite}/{task.name}" for task in found), 1000)
         raise InvalidInputError(
             f"{text!r} names {len(found)} tasks ({candidates}); give the suite, or the task's LIBERO name."
         )
@@ -196,7 +189,7 @@ def scan_suite(suite: str) -> SuiteScan:
     missing: list[str] = []
     models: set[Path] = set()
     available = _models(paths.assets)
-    for index, name in enumerate(task_map[suite]):
+    for name in task_map[suite]:
         bddl_file = paths.bddl_files / suite / f"{name}.bddl"
         states_file = initial_state_files.locate(paths.init_states / suite, name)
         count = initial_state_files.count(states_file)
@@ -213,7 +206,7 @@ def scan_suite(suite: str) -> SuiteScan:
             f"{paths.assets}/**/{category}.xml (model)" for category in categories - available.keys()
         )
         paper_id = PAPER_TASKS.get((suite, name), "")
-        found.append(Task(suite, name, index, instruction, language, paper_id, bddl_file, states_file, count))
+        found.append(Task(suite, name, instruction, language, paper_id, bddl_file, states_file, count))
     return SuiteScan(tuple(found), tuple(dict.fromkeys(missing)), tuple(sorted(models)))
 
 
