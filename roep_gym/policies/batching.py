@@ -121,16 +121,13 @@ class PolicyBatcher:
 
         It waits while another client, which then is about to end, still has an episode with this key.
         """
+
+        def may_begin() -> bool:
+            renewing = self._renew and self._failed and bool(self._open)
+            return self._closed or (self._open.get(episode.key, client) is client and not renewing)
+
         with self._changed:
-            self._changed.wait_for(
-                lambda: (
-                    self._closed
-                    or (
-                        self._open.get(episode.key, client) is client
-                        and not (self._renew and self._failed and self._open)
-                    )
-                )
-            )
+            self._changed.wait_for(may_begin)
             self._check_open()
             self._open[episode.key] = client
         try:

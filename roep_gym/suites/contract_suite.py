@@ -14,6 +14,7 @@ import inspect
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any, ClassVar, NamedTuple
 
 import gymnasium as gym
@@ -112,26 +113,26 @@ class SuiteContractTests(ABC):
 
     def test_info_says_what_an_evaluation_needs(self) -> None:
         """`reset` tells instruction and scene, `step` success and the unsafe channels."""
-        suite, env = self.make_suite(), self._environment()
-        _, info = env.reset(options=self._options(0, 0))
-        assert info["instruction"] == self._task(suite).instruction
-        assert isinstance(info["scene_hash"], int)
-        assert 0 <= info["scene_hash"] < 2**63
-        *_, info = env.step(self._actions(env, 0)[0])
-        assert isinstance(info["is_success"], bool | np.bool_)
-        assert set(info.get("unsafe", {})) <= set(suite.unsafe_channels)
-        env.close()
+        suite = self.make_suite()
+        with closing(self._environment()) as env:
+            _, info = env.reset(options=self._options(0, 0))
+            assert info["instruction"] == self._task(suite).instruction
+            assert isinstance(info["scene_hash"], int)
+            assert 0 <= info["scene_hash"] < 2**63
+            *_, info = env.step(self._actions(env, 0)[0])
+            assert isinstance(info["is_success"], bool | np.bool_)
+            assert set(info.get("unsafe", {})) <= set(suite.unsafe_channels)
 
     def test_shield_fields_name_entries_of_proprio(self) -> None:
         """What a shield may read is in the observation, under names that belong to its entries."""
-        suite, env = self.make_suite(), self._environment()
-        readable = suite.shield_fields(self._task(suite).name)
-        if readable:
-            named = env.get_wrapper_attr("observation_fields")["proprio"]
-            observation, _ = env.reset(options=self._options(0, 0))
-            assert set(readable) <= set(named)
-            assert np.shape(observation["proprio"]) == (len(named),)
-        env.close()
+        suite = self.make_suite()
+        with closing(self._environment()) as env:
+            readable = suite.shield_fields(self._task(suite).name)
+            if readable:
+                named = env.get_wrapper_attr("observation_fields")["proprio"]
+                observation, _ = env.reset(options=self._options(0, 0))
+                assert set(readable) <= set(named)
+                assert np.shape(observation["proprio"]) == (len(named),)
 
     def test_a_reset_is_a_function_of_scene_seed_and_initial_state(self) -> None:
         """An episode is the same after others, after one that was cut short, and in a new environment.
@@ -143,15 +144,13 @@ class SuiteContractTests(ABC):
             (12, self._task(self.make_suite()).init_states - 1),
             (13, SAMPLED),
         ]
-        env = self._environment()
-        first = {key: self._run(env, *key, history=0) for key in keys}
-        env.reset(options=self._options(99, 0))
-        env.step(self._actions(env, 5)[0])
-        again = {key: self._run(env, *key, history=1) for key in reversed(keys)}
-        env.close()
-        fresh = self._environment()
-        alone = {key: self._run(fresh, *key, history=2) for key in reversed(keys)}
-        fresh.close()
+        with closing(self._environment()) as env:
+            first = {key: self._run(env, *key, history=0) for key in keys}
+            env.reset(options=self._options(99, 0))
+            env.step(self._actions(env, 5)[0])
+            again = {key: self._run(env, *key, history=1) for key in reversed(keys)}
+        with closing(self._environment()) as env:
+            alone = {key: self._run(env, *key, history=2) for key in reversed(keys)}
         for key in keys:
             assert again[key] == first[key], f"scene seed and initial state {key} differ after other episodes"
             assert alone[key] == first[key], f"scene seed and initial state {key} differ in a new environment"
@@ -169,11 +168,11 @@ class SuiteContractTests(ABC):
 
     def test_no_step_limit_is_hidden(self) -> None:
         """No episode is truncated within the step budget, and not all end without success at one same step."""
-        suite, env = self.make_suite(), self._environment()
-        ends = [self._end(env, number, suite.step_budget) for number in range(self.limit_episodes)]
-        env.close()
-        early = {end for end in ends if end < suite.step_budget}
-        assert len(early) != 1 or suite.step_budget in ends, f"every episode ends at step {early}"
+        budget = self.make_suite().step_budget
+        with closing(self._environment()) as env:
+            ends = [self._end(env, number, budget) for number in range(self.limit_episodes)]
+        early = {end for end in ends if end < budget}
+        assert len(early) != 1 or budget in ends, f"every episode ends at step {early}"
 
     def _task(self, suite: Suite) -> SuiteTask:
         return find_task(suite, self.task) if self.task else suite.tasks()[0]

@@ -161,13 +161,9 @@ class _Open:
 
 
 class OpenPISession:
-    """Answers the requests of one connection.
+    """Answers the requests of one connection, whose number is part of the key of its episodes.
 
-    Args:
-        policy: The policy, for this connection alone.
-        number: Number of the connection; part of the key of its episodes.
-        layout: How a request holds the observation, one of `LAYOUTS`.
-        seed: Seed of episodes for which the client sends none.
+    The policy is for this connection alone; layout and seed are those of `OpenPIServer`.
     """
 
     def __init__(self, policy: Policy, number: int, layout: str = "named", seed: int = 0) -> None:
