@@ -6,7 +6,6 @@ row, run id and planned episode. Two equal plans plan equal episodes, so the pla
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from roep_gym import contracts, seeding
 from roep_gym.arguments import read_integer
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
-from roep_gym.error import InvalidInputError, shown, unknown_name
+from roep_gym.error import InvalidInputError, check_names, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
@@ -89,9 +88,7 @@ class ModelSpec:
             raise InvalidInputError(
                 f"Expected the name of a policy, a policy or a function, got {shown(self.policy)}."
             )
-        for name in self.accept:
-            if name not in contracts.FIELDS:
-                raise unknown_name("contract field", name, contracts.FIELDS)
+        check_names("contract field", self.accept, contracts.FIELDS)
 
     @property
     def is_object(self) -> bool:
@@ -135,9 +132,7 @@ class EnvironmentSettings:
 
     def __post_init__(self) -> None:
         check_fields(self, "environment")
-        for name in self.unsafe_channels or ():
-            if name not in UNSAFE_CHANNELS:
-                raise unknown_name("unsafe channel", name, UNSAFE_CHANNELS)
+        check_names("unsafe channel", self.unsafe_channels or (), UNSAFE_CHANNELS)
 
 
 @dataclass(frozen=True)
@@ -203,9 +198,7 @@ class EvaluationPlan:
         cloned = [name for name in CONDITIONS if clones_of(name)]
         if not isinstance(self.clones, Mapping):
             return dict.fromkeys(cloned, self.clones)
-        for name in self.clones:
-            if name not in cloned:
-                raise unknown_name("condition with clones", str(name), cloned)
+        check_names("condition with clones", self.clones, cloned)
         return {**dict.fromkeys(cloned, 1), **self.clones}
 
     def to_json(self) -> str:
@@ -221,24 +214,16 @@ class EvaluationPlan:
 
     def _stored(self) -> dict[str, Any]:
         """Return the plan as files hold it; a policy that is an object is neither copied nor kept."""
-        stored = copy.copy(self)
         named = tuple(replace(model, policy=model.policy_name) for model in self.models)
-        object.__setattr__(stored, "models", named)
-        return asdict(stored)
+        return asdict(replace(self, models=named))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One model on one task.
+    """One model on one task, with its index in the plan and the control steps that an episode may take.
 
-    Attributes:
-        index: Position in the plan.
-        model: The policy.
-        suite: Name of the suite.
-        task: The task as its suite names it.
-        instruction: The instruction, word for word.
-        step_budget: Control steps an episode may take.
-        suite_source: How the plan refers to the suite: its name, or `module:attribute`.
+    `task` is the task as its suite names it, `suite_source` how the plan refers to the suite: its name, or
+    `module:attribute`.
     """
 
     index: int
@@ -377,9 +362,8 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
                 f"Expected one entry of the model {row.model.name!r} for the task {row.suite}/{row.task}, got "
                 f"{counted[row.label]}; give each entry tasks of its own, or another name."
             )
-    for name in plan.suite_step_budgets:
-        if name not in {row.suite for row in rows}:
-            raise unknown_name("suite with a step budget of its own", name, {row.suite for row in rows})
+    planned = {row.suite for row in rows}
+    check_names("suite with a step budget of its own", plan.suite_step_budgets, planned)
     profiles = {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions}
     return ResolvedPlan(plan, tuple(rows), conditions, profiles)
 
@@ -419,14 +403,10 @@ def _check_task(suite: Suite, task: SuiteTask, plan: EvaluationPlan, conditions:
                 f"Expected no {entry.name} for tasks of {suite.name}, which has no such setting, got {given!r}; "
                 "leave it out, or evaluate these tasks in a plan of their own."
             )
-    for channel in settings.unsafe_channels or ():
-        if channel not in suite.unsafe_channels:
-            raise unknown_name(f"unsafe channel of {suite.name}", channel, suite.unsafe_channels)
+    check_names(f"unsafe channel of {suite.name}", settings.unsafe_channels or (), suite.unsafe_channels)
     if plan.shield.fields is not None and any(condition.shielded for condition in conditions):
         readable = suite.shield_fields(task.name)
-        for name in plan.shield.fields:
-            if name not in readable:
-                raise unknown_name(f"entry that a shield may read on {suite.name}", name, readable)
+        check_names(f"entry that a shield may read on {suite.name}", plan.shield.fields, readable)
 
 
 def plan_from_mapping(source: Any) -> EvaluationPlan:

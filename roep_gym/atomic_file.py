@@ -1,8 +1,8 @@
 """Writing a file or a folder so that it is complete or not there at all.
 
 `new_folder` gives a folder that takes its place when it is whole, `replacing` a temporary path whose file takes the
-place of another, and `write_atomically` writes bytes that way. `temporary_path` names what is not complete yet, and
-`sweep` removes what a writer that was killed left of it.
+place of another, and `write_atomically` writes bytes that way. `temporary_path` names what is not complete yet, `sweep`
+removes what a writer that was killed left of it, and `writing` says of an error what could not be written.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from roep_gym.error import InvalidInputError, RoepError
 
-__all__ = ["new_folder", "replacing", "sweep", "temporary_path", "write_atomically"]
+__all__ = ["new_folder", "replacing", "sweep", "temporary_path", "write_atomically", "writing"]
 
 _SUFFIX = ".roep-gym.tmp"
 
@@ -34,7 +34,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`, and put what the body wrote there in its place."""
     temporary = temporary_path(path)
-    with _writing(path):
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             yield temporary
@@ -56,7 +56,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise InvalidInputError(f"Expected a new folder, but {path} holds something; choose another.")
     temporary = temporary_path(path)
-    with _writing(path):
+    with writing(path):
         temporary.mkdir(parents=True)
         try:
             yield temporary
@@ -66,7 +66,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> Iterator[None]:
     """Say of an error of the file system what could not be written."""
     try:
         yield

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, check_names
 from roep_gym.typing import Array, IntArray
 
 __all__ = ["assemble", "feature_names", "field_indices"]
@@ -22,9 +22,7 @@ def field_indices(wanted: Sequence[str], available: Sequence[str]) -> IntArray:
     position = {name: i for i, name in enumerate(available)}
     if len(position) != len(available):
         raise InvalidInputError(f"Expected distinct observation field names, got {list(available)}.")
-    for name in wanted:
-        if name not in position:
-            raise unknown_name("observation field", name, available)
+    check_names("observation field", wanted, available)
     return np.array([position[name] for name in wanted], dtype=np.intp)
 
 

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, check_names
 from roep_gym.record import REASONS, EpisodeRecord
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray
@@ -70,8 +70,7 @@ class BootstrapEpisode:
                 f"Expected a bootstrap episode with a non-empty identifier, got {self.identifier!r}."
             )
         where = f"bootstrap episode {self.identifier!r}"
-        if self.reason not in REASONS:
-            raise unknown_name(f"termination reason of {where}", self.reason, REASONS)
+        check_names(f"termination reason of {where}", [self.reason], REASONS)
         low, actions = np.asarray(self.low, dtype=np.float32), np.asarray(self.actions, dtype=np.float32)
         unsafe, fields = np.asarray(self.unsafe), tuple(self.fields)
         if unsafe.dtype != np.bool_:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.error import unknown_name
+from roep_gym.error import check_names
 from roep_gym.record import NOT_RUN, UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.shields import PROJECTIONS, SHIELD_REASONS
 from roep_gym.typing import JSON, Array, FloatArray, Info
@@ -260,6 +260,5 @@ def _dropped_fraction(applications: Any) -> float:
 
 
 def _code(kind: str, name: str, known: tuple[str, ...]) -> int:
-    if name not in known:
-        raise unknown_name(kind, name, known)
+    check_names(kind, [name], known)
     return known.index(name)

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, check_names
 from roep_gym.wrappers.operators.base import Modality, frame_layout
 from roep_gym.wrappers.stack_order import find_wrapper
 
@@ -58,9 +58,7 @@ def find_frame_keys(
         InvalidInputError: A given key is no image, or no depth array.
     """
     boxes = boxes_of(space)
-    for key in (*(image_keys or ()), *(depth_keys or ())):
-        if key not in boxes:
-            raise unknown_name("observation key", key, boxes)
+    check_names("observation key", (*(image_keys or ()), *(depth_keys or ())), boxes)
     for key in image_keys or ():
         if not _is_image(boxes[key]):
             raise InvalidInputError(

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker
-from roep_gym.error import InvalidInputError, PolicyOutputError, unknown_name
+from roep_gym.error import InvalidInputError, PolicyOutputError, check_names
 from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array, Info
 from roep_gym.wrappers.episode_trace import (
@@ -64,8 +64,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             InvalidInputError: The spaces are of another kind, `frames` is unknown, the stack has a recorder already, or
                 frames are to be stored and the `PerturbObservation` below does not keep the clean ones.
         """
-        if frames not in FRAME_CHOICES:
-            raise unknown_name("choice of frames", str(frames), FRAME_CHOICES)
+        check_names("choice of frames", [frames], FRAME_CHOICES)
         check_order(env, RecordEpisode)
         perturbation = find_wrapper(env, PerturbObservation)
         if frames != "none" and perturbation is not None and not perturbation.keep_clean:

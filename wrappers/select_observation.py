@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, check_names
 from roep_gym.wrappers.frame_keys import find_frame_keys
 
 __all__ = ["SelectObservation"]
@@ -48,9 +48,7 @@ class SelectObservation(gym.ObservationWrapper[Any, Any, Any], gym.utils.RecordC
         named = [keys] if isinstance(keys, str) else list(keys)
         if not named:
             raise InvalidInputError("Expected at least one observation key, got none.")
-        for key in named:
-            if key not in space.spaces:
-                raise unknown_name("observation key", key, space.spaces)
+        check_names("observation key", named, space.spaces)
         gym.utils.RecordConstructorArgs.__init__(self, keys=keys)
         gym.ObservationWrapper.__init__(self, env)
         self._keys = keys if isinstance(keys, str) else named

@@ -12,7 +12,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
-from roep_gym.error import InvalidInputError, ShieldError, unknown_name
+from roep_gym.error import InvalidInputError, ShieldError, check_names
 from roep_gym.shields.base import Assessment, RuntimeShield, check_assessment, reset_shield
 from roep_gym.shields.features import field_indices
 from roep_gym.shields.projection import check_proposed_action
@@ -222,8 +222,7 @@ def _names_of(env: gym.Env[Any, Any], key: str, given: list[str] | None) -> list
     """Return the names of the entries of the low-dimensional observation."""
     space = env.observation_space
     if isinstance(space, spaces.Dict):
-        if key not in space.spaces:
-            raise unknown_name("observation key", key, space.spaces)
+        check_names("observation key", [key], space.spaces)
         space = space.spaces[key]
     if not isinstance(space, spaces.Box) or len(space.shape) != 1:
         raise InvalidInputError(f"Expected the observation of a shield to be a Box of one axis, got {space}.")

@@ -13,7 +13,7 @@ import numpy as np
 
 from roep_gym import contracts, fingerprint
 from roep_gym.envs.numeric_probe import numeric_probe
-from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded, unknown_name
+from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded, check_names
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
@@ -41,13 +41,9 @@ class EpisodeWorker:
     """Runs episodes of a plan, one after another.
 
     The environment of the last row is kept, so that its scene is not built anew for each episode; after an abort
-    environment and policy are thrown away, since nothing is known of their state.
-
-    Args:
-        plan: The plan.
-        heartbeat: Called at every stage and step, so that an observer can tell a hang from work.
-        find_policy: Gives the policy of a model; None builds it here.
-        probe: What `numeric_probe` gave on this machine; None computes it with the first episode.
+    environment and policy are thrown away, since nothing is known of their state. `heartbeat` is called at every stage
+    and step, so that an observer can tell a hang from work. Without `find_policy` policies are built here, without
+    `probe`, what `numeric_probe` gives on this machine, it is computed with the first episode.
     """
 
     def __init__(
@@ -146,9 +142,7 @@ class EpisodeWorker:
         What the evaluation measures itself is never taken from the policy; what neither measured is missing or None.
         """
         own, settings, inner = policy.observed(), chunk_settings(policy), env.unwrapped
-        for name in own:
-            if name not in contracts.FIELDS:
-                raise unknown_name("field in what the policy observed", name, contracts.FIELDS)
+        check_names("field in what the policy observed", own, contracts.FIELDS)
         installed = fingerprint.versions()
         conventions: Mapping[str, JSON] = getattr(inner, "conventions", {})
         ran = {

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from roep_gym.atomic_file import sweep, write_atomically
+from roep_gym.atomic_file import sweep, write_atomically, writing
 from roep_gym.documents import read_json
 from roep_gym.episode import SAMPLED
 from roep_gym.error import InvalidInputError, RoepError
@@ -68,13 +68,9 @@ class RunDirectory:
             RoepError: Another process is writing to it, or it cannot be written.
         """
         self._check_continuable()
-        try:
+        with writing(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             lock = (self.root / ".lock").open("w")
-        except OSError as error:
-            raise RoepError(
-                f"Expected to write to {self.root}, got {error}; choose another output folder."
-            ) from error
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

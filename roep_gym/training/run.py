@@ -23,7 +23,7 @@ from stable_baselines3.common.utils import set_random_seed
 from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 
 from roep_gym import seeding
-from roep_gym.atomic_file import replacing
+from roep_gym.atomic_file import replacing, writing
 from roep_gym.error import InvalidInputError, PolicyOutputError, RoepError
 from roep_gym.policies.sb3 import algorithm_class
 from roep_gym.training.callbacks import InterventionCallback
@@ -130,12 +130,9 @@ def train(config: TrainingConfig, out: Path, *, resume: bool = False) -> Trained
     if point is not None:
         _continue(callbacks, counted, config, out, point)
     try:
-        write_configuration(config, out)
-        return _learn(model, CallbackList(callbacks), saver, config, out)
-    except OSError as error:
-        raise RoepError(
-            f"Expected to write to {out}, got {error}; make room or choose another folder."
-        ) from error
+        with writing(out):
+            write_configuration(config, out)
+            return _learn(model, CallbackList(callbacks), saver, config, out)
     finally:
         env.close()
         if eval_env is not None:

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from roep_gym import seeding
+from roep_gym.arguments import read_integer
 from roep_gym.envs.task_catalog import find_task
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError, check_names
 from roep_gym.policies.expert_skills import SKILLS
 from roep_gym.training.visuomotor import collect as collection
 from roep_gym.training.visuomotor.collect import CollectionConfig, Scenes
@@ -42,28 +43,14 @@ def build(
     workers: int,
     report: Callable[[str], None],
 ) -> Mapping[str, Path]:
-    """Collect, train and write; return the weights file of each suite.
+    """Collect scenes, train a network a suite, and write weights, checksums and model card; return the weights files.
 
-    Args:
-        folder: Where weights, checksums, model card and scenes go.
-        suites: Suites of the tasks; one network each.
-        collecting: How scenes are collected.
-        training: How the networks are trained.
-        workers: Processes.
-        report: Takes one line about what was done.
-
-    Raises:
-        UnknownNameError: The scripted expert has no skill for a task of the suite.
-        InvalidInputError: The folder cannot be written, or there are no suites or no workers.
-        InfrastructureError: LIBERO or its renderer failed.
+    `workers` are processes; `report` takes one line about what was done.
     """
-    if workers < 1:
-        raise InvalidInputError(f"Expected at least one worker, got {workers}.")
+    read_integer("workers", workers, 1)
     if not suites:
         raise InvalidInputError(f"Expected suites among {list(SUITES)}, got none.")
-    for suite in suites:
-        if suite not in SUITES:
-            raise unknown_name("suite of the visuomotor policy", suite, SUITES)
+    check_names("suite of the visuomotor policy", suites, SUITES)
     scenes = folder / "scenes"
     try:
         scenes.mkdir(parents=True, exist_ok=True)
