@@ -144,10 +144,9 @@ def empty_dataset(
     """Return a Dataset of a plan in which no episode has run.
 
     Args:
-        rows: Row variables; at least `model`, `suite` and `task`, one value a row.
+        rows: Row variables; at least `model`, `suite` and `task`, one value per row.
         conditions: Planned conditions, in canonical order.
-        planned: `row_index`, `condition_index`, `seed_group`, `episode_index`, `init_state` and `env_seed` of
-            each planned episode, in canonical order.
+        planned: `row_index`, `condition_index` and the `PAIRING_KEY` of each planned episode, in canonical order.
         run_ids: Run id of each (row, condition).
         attrs: Attributes; `schema_version` is added.
     """

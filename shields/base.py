@@ -81,12 +81,7 @@ def reset_shield(shield: RuntimeShield) -> None:
 
 
 def check_assessment(answer: Any, proposed: Array, name: str) -> Assessment:
-    """Return the answer of a shield, if it can be executed and recorded.
-
-    Args:
-        answer: What the shield returned.
-        proposed: Copy of the proposed action, shape (action size,), made before the shield was asked.
-        name: Name of the shield, for the message.
+    """Return the answer of a shield, if it can be executed and recorded; `proposed` was copied before it was asked.
 
     Raises:
         ShieldError: The answer is no `Assessment`, its action is not a finite array of the proposed one's shape, it

@@ -123,15 +123,8 @@ def project(
     """Return the reduced action where it lowers the risk sufficiently, the safe refusal otherwise.
 
     Sufficiently means below the threshold, or by at least the fraction `min_risk_reduction`. A risk that is not
-    finite satisfies neither.
-
-    Args:
-        action: Proposed action, finite, shape (action size,).
-        risk: Its risk.
-        threshold: tau.
-        score: Gives the risk of another action under the same observation.
-        config: Sizes and bounds.
-        pose: The measured pose, in absolute control; None: relative control.
+    finite satisfies neither. `score` gives the risk of another action under the same observation; a pose is given in
+    absolute control.
     """
     reduced = reduce_motion(action, config, pose)
     remaining = score(reduced) if np.isfinite(reduced).all() else math.nan

@@ -76,10 +76,11 @@ class Shield:
             raise InvalidInputError(
                 f"Expected a shield for one of the control modes {list(CONTROL_MODES)}, got {self.control_mode!r}."
             )
-        features = len(self._model_fields) + self.action_size
-        pose_alone = set(self.fields[len(self._model_fields) :]) <= set(
-            pose_fields(self.config, self.control_mode)
+        features, pose = (
+            len(self._model_fields) + self.action_size,
+            pose_fields(self.config, self.control_mode),
         )
+        pose_alone = set(self.fields[len(self._model_fields) :]) <= set(pose)
         if features != self.model.input_size or not pose_alone:
             raise InvalidInputError(
                 f"Expected a risk model of {len(self.fields) + self.action_size} features ({len(self.fields)} fields "
@@ -96,9 +97,7 @@ class Shield:
                 f"Expected 3 translational indices for absolute control, got {list(layout.translation)}; set them in "
                 "ProjectionConfig."
             )
-        object.__setattr__(
-            self, "_pose", field_indices(pose_fields(self.config, self.control_mode), self.fields)
-        )
+        object.__setattr__(self, "_pose", field_indices(pose, self.fields))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -171,14 +170,9 @@ class Shield:
 def untrained_shield(
     fields: tuple[str, ...], action_size: int, config: ShieldConfig, control_mode: str
 ) -> Shield:
-    """Return a shield as `train_shield` makes it, whose risk is 0.5 whatever it sees.
-
-    Raises:
-        InvalidInputError: No shield exists for these.
-    """
+    """Return a shield as `train_shield` makes it, whose risk is 0.5 whatever it sees."""
     size = len(fields) + action_size
     layer = Layer(np.zeros((1, size), np.float32), np.zeros(1, np.float32))
     model = RiskModel(ZScore(np.zeros(size), np.ones(size)), (layer,))
-    return Shield(
-        model, 1.0, with_pose_fields(fields, config, control_mode), action_size, config, control_mode
-    )
+    seen = with_pose_fields(fields, config, control_mode)
+    return Shield(model, 1.0, seen, action_size, config, control_mode)

@@ -64,12 +64,7 @@ def train_risk_model(train: Samples, validation: Samples, config: ShieldConfig) 
     """Train the MLP by Adam on the class-weighted BCE.
 
     The weights of the lowest validation loss are kept, and training stops after `patience` epochs without a lower
-    one.
-
-    Args:
-        train: Training steps, both classes present, in canonical order.
-        validation: Validation steps, both classes present. Weighted as the training steps are.
-        config: Sizes, learning rate, batch size, epochs, patience and seed.
+    one. Both parts have both classes, in canonical order, and validation is weighted as the training steps are.
     """
     import torch
 

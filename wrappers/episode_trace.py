@@ -38,16 +38,9 @@ def termination_reason(info: Info, *, truncated: bool) -> str:
 
 @dataclass(frozen=True)
 class TraceLayout:
-    """Columns of the step arrays of one environment.
+    """Columns of the step arrays of one environment, whose unsafe channels are those that it declares active.
 
-    Attributes:
-        action_low: Lower bounds of the action's entries.
-        action_high: Upper bounds of the action's entries.
-        proprio_key: Key of the low-dimensional observation; None: there is none.
-        proprio_size: Number of its entries.
-        image_keys: Keys of the images.
-        depth_keys: Keys of the depth arrays.
-        unsafe_channels: Unsafe channels that the environment declares active.
+    `proprio_key` is the key of the low-dimensional observation, None where there is none.
     """
 
     action_low: FloatArray

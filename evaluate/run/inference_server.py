@@ -56,12 +56,8 @@ class InferenceSettings:
 class InferenceProcess:
     """The inference process of a run, and the socket at which workers reach it.
 
-    The socket belongs to the driver. A worker that connects while the process is replaced waits in its queue.
-
-    Args:
-        plan: The plan whose models are asked.
-        settings: How the process works.
-        stall_timeout: Seconds within which a call of a policy has to return; one that does not counts as hung.
+    The socket belongs to the driver. A worker that connects while the process is replaced waits in its queue. A call of
+    a policy that does not return within `stall_timeout` seconds counts as hung.
     """
 
     def __init__(self, plan: ResolvedPlan, settings: InferenceSettings, stall_timeout: float) -> None:

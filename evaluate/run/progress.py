@@ -24,13 +24,7 @@ __all__ = ["ProgressObserver"]
 
 
 class ProgressObserver:
-    """Shows a run on a terminal; where there is none, a line now and then.
-
-    Args:
-        plan: The plan of the run.
-        console: Where to write.
-        interval: Seconds between two lines where there is no terminal.
-    """
+    """Shows a run on a terminal; where there is none, a line every `interval` seconds."""
 
     def __init__(self, plan: ResolvedPlan, console: Console, *, interval: float = 30.0) -> None:
         self._plan, self._console, self._interval = plan, console, interval

@@ -54,16 +54,10 @@ def raised(error: BaseException) -> Raised:
 
 
 class SharedPolicy:
-    """A model of the plan, asked in the inference process.
+    """A model of the plan, by its position there, asked in the inference process at the address of its socket.
 
-    Args:
-        address: Path of the inference process's socket.
-        model: The model's position in the plan.
-        heartbeat: Called while an answer is awaited: who waits does not hang.
-
-    Raises:
-        InfrastructureError: The inference process is gone.
-        Exception: What building the policy raises.
+    `heartbeat` is called while an answer is awaited: who waits does not hang. Making one raises what building the
+    policy raises, and `InfrastructureError` where the process is gone.
     """
 
     def __init__(self, address: str, model: int, heartbeat: Callable[[], None] = lambda: None) -> None:

@@ -67,13 +67,10 @@ class Line(NamedTuple):
 
 @dataclass(frozen=True)
 class CsvTable:
-    """A table that was checked.
+    """A table that was checked, with its name in messages and the columns that were not declared.
 
-    Attributes:
-        name: The file as messages name it.
-        frame: Its columns: names are categorical, integers int64, numbers float64, texts str. The index is the line
-            in the file, or the place of a line in memory.
-        extra: Columns that were not declared.
+    Names are categorical, integers int64, numbers float64, texts str. The index is the line in the file, or the place
+    of a line in memory.
     """
 
     name: str

@@ -56,11 +56,7 @@ _STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
 
 
 def write_run(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> None:
-    """Write the run's Dataset, flat tables and step Datasets from its journal.
-
-    Raises:
-        RoepError: A file cannot be written; the journal still holds everything.
-    """
+    """Write the run's Dataset, flat tables and step Datasets from its journal, which holds everything."""
     data = build_dataset(run, plan, journal)
     write_records(data, run.root)
     for row in plan.rows:

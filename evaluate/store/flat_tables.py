@@ -105,15 +105,8 @@ def read_tables(
     What was not recorded stays empty: without `init_state` or `env_seed` an episode has no partner in any other
     condition, and without `steps` the logs are not complete.
 
-    Args:
-        episodes: Path of `episodes.csv`.
-        rows: Path of `rows.csv`.
-        manifest: Path of `manifest.csv`, the planned keys.
-        config: Its `seed_groups` and `episodes_per_group` are the budget; None takes the paper's.
-
-    Returns:
-        The Dataset; columns that the format does not name are variables `episode_extra_0`, ... and `row_extra_0`,
-        ... of text, with the name of their column in the attribute `column`.
+    Columns that the format does not name are variables `episode_extra_0`, ... and `row_extra_0`, ... of text, with the
+    name of their column in the attribute `column`.
 
     Raises:
         InvalidInputError: A file cannot be read, lacks a column, or holds a line that contradicts itself, the

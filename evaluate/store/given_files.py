@@ -38,13 +38,7 @@ def encoding_of(path: Path) -> str:
 def read_text(path: Path, what: str, remedy: str) -> str:
     """Read a text file of at most 256 MiB in UTF-8, or in the encoding of its byte-order mark.
 
-    Args:
-        path: The file.
-        what: What was expected, for the message ("a text log of openpi").
-        remedy: What to do otherwise.
-
-    Raises:
-        InvalidInputError: It cannot be read, is larger, or is not such text.
+    A message says what was expected ("a text log of openpi") and what to do otherwise.
     """
     try:
         encoding = encoding_of(path)

@@ -49,11 +49,7 @@ class Abort(NamedTuple):
 
 
 class Journal:
-    """The durable record of a run.
-
-    Args:
-        path: The SQLite file; made when missing.
-        plan_digest: Digest of the plan; a journal belongs to one plan.
+    """The durable record of one plan, by its digest, in a SQLite file that is made when missing.
 
     Raises:
         InvalidInputError: The file is no journal, has another format, or belongs to another plan.
@@ -201,11 +197,7 @@ def _signed(*entry: Any) -> tuple[Any, ...]:
 
 
 def recorded_times(path: Path, plan_digest: str) -> dict[PlannedEpisode, float]:
-    """Return the wall time of each episode that a journal holds of a plan; the file is only read.
-
-    Raises:
-        RoepError: The file is no journal.
-    """
+    """Return the wall time of each episode that a journal holds of a plan; the file is only read."""
     if not path.exists():
         return {}
     try:

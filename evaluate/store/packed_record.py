@@ -26,16 +26,10 @@ _TIMES = frozenset(name for name, variable in EPISODE_VARIABLES.items() if varia
 
 @dataclass(frozen=True)
 class PackedRecord:
-    """A record in the form in which it is stored.
+    """A record in the form in which it is stored: summary and attributes as JSON, step arrays compressed.
 
-    Attributes:
-        digest: Digest of what two identical episodes share; times are left out.
-        reason: Termination reason.
-        step_count: Control steps.
-        summary: Summary, JSON.
-        attributes: Attributes with the digest of the frames, JSON.
-        steps: Step arrays, compressed.
-        frames: Stored frames by name; they are written beside the journal.
+    `digest` is that of what two identical episodes share; times are left out. The attributes hold the digest of the
+    frames, which are written beside the journal.
     """
 
     digest: str

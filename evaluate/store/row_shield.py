@@ -21,15 +21,10 @@ __all__ = ["RowShield", "load_row_shield", "save_row_shield"]
 
 @dataclass(frozen=True)
 class RowShield:
-    """What the bootstrap of a row gave.
+    """What the bootstrap of a row gave: the status "trained" or "failed", and what the training recorded.
 
-    Attributes:
-        status: "trained" or "failed".
-        reason: Why it failed.
-        file: Name of the shield's file in the folder of shields; empty when failed.
-        digest: Content hash of the shield.
-        tau: Its risk threshold; None when failed.
-        metadata: What the training recorded.
+    A failure has a reason; a trained shield has the name of its file in the folder of shields, its content hash and its
+    risk threshold.
     """
 
     status: str

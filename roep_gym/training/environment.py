@@ -168,11 +168,7 @@ def _made(config: EnvironmentConfig) -> gym.Env[Any, Any]:
 
 
 def find_environment_wrapper(given: EnvironmentWrapper | str) -> EnvironmentWrapper:
-    """Return a wrapper, which may be named as `module:attribute`.
-
-    Raises:
-        InvalidInputError: There is none of this name, or it cannot be called.
-    """
+    """Return a wrapper, which may be named as `module:attribute`."""
     wrapper: EnvironmentWrapper = load_place(given, "wrapper") if isinstance(given, str) else given
     if not callable(wrapper):
         raise InvalidInputError(f"Expected a wrapper at {given!r}, got {wrapper!r}, which cannot be called.")

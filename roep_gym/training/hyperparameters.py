@@ -70,11 +70,7 @@ def read_hyperparameters(
 
 
 def policy_for(algorithm: type[BaseAlgorithm], space: spaces.Space[Any]) -> str:
-    """Return the name of an algorithm's policy class for an observation space.
-
-    Raises:
-        InvalidInputError: The algorithm has none for it.
-    """
+    """Return the name of an algorithm's policy class for an observation space."""
     kind = "MultiInput" if isinstance(space, spaces.Dict) else "Cnn" if is_image_space(space) else "Mlp"
     offered = algorithm.policy_aliases
     for name in (f"{kind}Policy", f"{kind}LstmPolicy"):

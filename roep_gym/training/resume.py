@@ -64,14 +64,10 @@ class ResumePoint:
 
 
 class SaveResumePoint(BaseCallback):
-    """Saves a `ResumePoint` every so many calls, and when it is asked to.
+    """Saves a `ResumePoint` into the folder of the training every so many calls (0: none), and when it is asked to.
 
-    Args:
-        out: Folder of the training.
-        every: Calls between two points; 0: only when asked.
-        counted: What counts outcomes and interventions.
-        replay_buffer: Whether the replay buffer is saved too.
-        episodes: Number of the first episode of each environment.
+    `counted` counts outcomes and interventions, `replay_buffer` says whether the buffer is saved too, and `episodes`
+    are the numbers of the first episode of each environment.
     """
 
     def __init__(

@@ -66,17 +66,10 @@ def build(
         for (suite, task), future in collected.items():
             files[suite, task], line = future.result()
             report(f"{suite}/{task}: {line}")
-        trained = {
-            suite: pool.submit(
-                _train,
-                folder,
-                suite,
-                {task: files[s, task] for s, task in SKILLS if s == suite},
-                collecting,
-                training,
-            )
-            for suite in suites
-        }
+        trained = {}
+        for suite in suites:
+            tasks = {task: file for (s, task), file in files.items() if s == suite}
+            trained[suite] = pool.submit(_train, folder, suite, tasks, collecting, training)
         weights = {}
         for suite, training_run in trained.items():
             weights[suite], line = training_run.result()
@@ -111,11 +104,7 @@ def _collect(folder: Path, suite: str, task: str, config: CollectionConfig) -> t
 
 
 def _train(
-    folder: Path,
-    suite: str,
-    files: Mapping[str, Path],
-    collecting: CollectionConfig,
-    training: FitConfig,
+    folder: Path, suite: str, files: Mapping[str, Path], collecting: CollectionConfig, training: FitConfig
 ) -> tuple[Path, str]:
     from roep_gym.policies.visuomotor import network
     from roep_gym.training.visuomotor.train import train

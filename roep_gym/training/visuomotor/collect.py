@@ -75,13 +75,7 @@ class _Frame(NamedTuple):
 
 
 def collect(suite: str, task: str, config: CollectionConfig) -> Scenes:
-    """Collect the scenes of one task; a pure function of its arguments.
-
-    Args:
-        suite: LIBERO suite.
-        task: LIBERO's task name.
-        config: How many, and how.
-    """
+    """Collect the scenes of one task of LIBERO; a pure function of its arguments."""
     env = LiberoEnv(
         task, suite, cameras=[], object_state=True, initial_states="sampled", render_mode="rgb_array"
     )
@@ -120,16 +114,8 @@ def _roll_out(env: LiberoEnv, rollout: int, config: CollectionConfig) -> Iterato
     env.placement_shift = config.most_shift * float(np.sqrt(random.uniform()))
     observation, _ = env.reset(seed=seeding.seed(*key))
     expert = ExpertPolicy(noise=config.noise if rollout % 2 else 0.0)
-    expert.begin(
-        PolicyEpisode(
-            "rollout",
-            env.suite,
-            env.task,
-            env.instruction,
-            seeding.seed(*key, "expert"),
-            env.observation_fields,
-        )
-    )
+    seed = seeding.seed(*key, "expert")
+    expert.begin(PolicyEpisode("rollout", env.suite, env.task, env.instruction, seed, env.observation_fields))
     targets = anchors(env.suite, env.task)
     simulation = env._built()
     held = False

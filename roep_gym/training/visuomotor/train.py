@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from roep_gym import seeding
-from roep_gym.error import InvalidInputError
+from roep_gym.arguments import read_number
 from roep_gym.policies.visuomotor.network import Localizer, cell_centres, read_words
 from roep_gym.training.visuomotor.collect import Scenes
 from roep_gym.typing import FloatArray
@@ -43,8 +43,7 @@ class FitConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.erasing <= 1.0:
-            raise InvalidInputError(f"Expected erasing to be a share between 0 and 1, got {self.erasing!r}.")
+        read_number("erasing", self.erasing, 0, 1)
 
 
 class Outcome(NamedTuple):
@@ -75,12 +74,7 @@ class _Frames(NamedTuple):
 
 
 def train(scenes: Mapping[str, Scenes], config: FitConfig) -> Outcome:
-    """Train a localiser.
-
-    Args:
-        scenes: Scenes by instruction.
-        config: How.
-    """
+    """Train a localiser on scenes by instruction."""
     started = time.monotonic()
     instructions = sorted(scenes)
     vocabulary = sorted({word for instruction in instructions for word in instruction.lower().split()})
@@ -101,11 +95,7 @@ def train(scenes: Mapping[str, Scenes], config: FitConfig) -> Outcome:
 def localisation_errors(network: Localizer, instruction: str, images: Tensor, places: Tensor) -> FloatArray:
     """Return the distances between estimated and true place, float64 (n, 2), object and receptacle, in metres.
 
-    Args:
-        network: The network.
-        instruction: The instruction of all frames.
-        images: uint8 (n, size, size, 3).
-        places: float32 (n, 4), in metres.
+    The frames, images uint8 (n, size, size, 3) and places float32 (n, 4) in metres, share one instruction.
     """
     words = read_words(instruction, network.vocabulary)
     with torch.inference_mode():
