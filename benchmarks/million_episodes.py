@@ -104,7 +104,14 @@ def _trace(perturbed: bool, shielded: bool, success: bool, number: int) -> Episo
     patch = {"operator": "rgb_occlusion", "row": 10, "column": 20, "side": 38}
     dropout = {"operator": "depth_dropout", "probability": 0.1, "fraction": 0.1}
     metadata = {"agentview_image": [patch], "agentview_depth": [dropout]} if perturbed else {}
-    trace = EpisodeTrace(LAYOUT, "none")
+    trace = EpisodeTrace(
+        LAYOUT,
+        "none",
+        EpisodeIdentity("pool", 0, number),
+        {"instruction": "do something"},
+        proprio=tuple(f"entry_{k}" for k in range(LAYOUT.proprio_size)),
+        profile={"name": "medium" if perturbed else "clean", "operators": []},
+    )
     for step in range(steps + 1):
         seen = {"perturbation": {"metadata": metadata, "changed": {}}, "frames_rendered": step % 8 == 0}
         trace.observe({"proprio": proprio[step]}, seen, looked=step % 8 == 0)
@@ -125,13 +132,7 @@ def _trace(perturbed: bool, shielded: bool, success: bool, number: int) -> Episo
             }
             done["executed_action"] = actions[step] * (0.5 if intervened else 1)
         trace.act(actions[step], 0.0, done)
-    record = trace.finish(
-        "success" if success else "timeout",
-        {"instruction": "do something"},
-        episode=EpisodeIdentity("pool", 0, number),
-        proprio=tuple(f"entry_{k}" for k in range(LAYOUT.proprio_size)),
-        profile={"name": "medium" if perturbed else "clean", "operators": []},
-    )
+    record = trace.finish("success" if success else "timeout")
     attributes = replace(
         record.attributes,
         longest_chunk=8,

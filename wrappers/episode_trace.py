@@ -58,9 +58,20 @@ class EpisodeTrace:
     Call `observe` for the observation of the reset, then `act` and `observe` in turn for each step, and `finish` once.
     """
 
-    def __init__(self, layout: TraceLayout, frames: FrameChoice) -> None:
-        """Begin an episode without steps."""
-        self._layout, self._frames = layout, frames
+    def __init__(
+        self,
+        layout: TraceLayout,
+        frames: FrameChoice,
+        episode: EpisodeIdentity,
+        reset_info: Info,
+        *,
+        proprio: tuple[str, ...],
+        profile: Mapping[str, JSON] | None,
+    ) -> None:
+        """Begin an episode without steps, with the names of its `proprio` and the profile that acts, if any."""
+        self.episode = episode
+        self._layout, self._frames, self._reset_info = layout, frames, reset_info
+        self._proprio, self._profile = proprio, profile
         self._columns = _columns(layout)
         self._rows: dict[str, list[Any]] = {name: [] for name in self._columns}
         self._observed: dict[str, Any] = {}
@@ -137,17 +148,8 @@ class EpisodeTrace:
             "unsafe": [0 if c in self._layout.unsafe_channels else NOT_RUN for c in UNSAFE_CHANNELS],
         })  # fmt: skip
 
-    def finish(
-        self,
-        reason: str,
-        reset_info: Info,
-        *,
-        episode: EpisodeIdentity,
-        proprio: tuple[str, ...],
-        profile: Mapping[str, JSON] | None,
-        cause: str = "",
-    ) -> EpisodeRecord:
-        """Return the record of the episode; see `EpisodeAttributes` for what the arguments are."""
+    def finish(self, reason: str, cause: str = "") -> EpisodeRecord:
+        """Return the record of the episode, which ended for a reason, with a cause where that does not say it."""
         n, layout = self.steps, self._layout
         steps = {
             name: np.array(self._rows[name], dtype=dtype).reshape(n, *shape)
@@ -158,12 +160,12 @@ class EpisodeTrace:
             for stored in self._kept.values():
                 stored.pop()
         return EpisodeRecord(
-            summary=self._summary(steps, reason, reset_info),
+            summary=self._summary(steps, reason),
             attributes=EpisodeAttributes(
-                episode=episode,
-                instruction=reset_info.get("instruction", ""),
-                profile=profile,
-                proprio=proprio,
+                episode=self.episode,
+                instruction=self._reset_info.get("instruction", ""),
+                profile=self._profile,
+                proprio=self._proprio,
                 image_keys=layout.image_keys,
                 depth_keys=layout.depth_keys,
                 unsafe_channels=UNSAFE_CHANNELS,
@@ -182,7 +184,7 @@ class EpisodeTrace:
         self._frames_given += len(row["given"])
         self._frames_perturbed += sum(row["given"])
 
-    def _summary(self, steps: Mapping[str, Array], reason: str, reset_info: Info) -> EpisodeSummary:
+    def _summary(self, steps: Mapping[str, Array], reason: str) -> EpisodeSummary:
         layout, proposed, unsafe = self._layout, steps["proposed_action"], steps["unsafe"]
         finite = np.abs(proposed[np.isfinite(proposed)])
         active = (unsafe != NOT_RUN).any(axis=0)
@@ -212,8 +214,8 @@ class EpisodeTrace:
             unique_actions=len({action.tobytes() for action in proposed + np.float32(0.0)}),
             frames_given=self._frames_given,
             frames_perturbed=self._frames_perturbed,
-            scene_hash=int(reset_info.get("scene_hash", NOT_RUN)),
-            settle_displacement=float(reset_info.get("settle_displacement", math.nan)),
+            scene_hash=int(self._reset_info.get("scene_hash", NOT_RUN)),
+            settle_displacement=float(self._reset_info.get("settle_displacement", math.nan)),
         )
 
 

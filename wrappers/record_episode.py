@@ -77,12 +77,10 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         gym.Wrapper.__init__(self, env)
         self._layout, self._frames, self._perturbation = layout, frames, perturbation
         self._tracker = EpisodeTracker()
-        self._episode: EpisodeIdentity
         self._trace: EpisodeTrace | None = None
         self._looked = True
         self._observation: Any = None
         self._last_info: Info = {}
-        self._reset_info: Info = {}
 
     def request_frames(self, wanted: bool) -> None:
         """Say whether the policy will look at the frames of the observations from now on; recorded as `looked`.
@@ -96,18 +94,21 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, Info]:
         """Begin an episode."""
-        steps = 0 if self._trace is None else self._trace.steps
-        abandoned: Info = {"abandoned_episode": {**asdict(self._episode), "steps": steps}} if steps else {}
-        self._trace = None
+        abandoned, self._trace = self._trace, None
         identity = self._tracker.begin(seed, options, self.unwrapped.np_random_seed)
         observation, info = self.env.reset(seed=seed, options=options)
         # The environment may have filled in what the identity left open.
-        told = {"episode": info.get("episode_identity")}
-        self._episode = EpisodeIdentity.from_options(told) or identity
-        self._trace = EpisodeTrace(self._layout, self._frames)
-        self._reset_info = info
+        told = EpisodeIdentity.from_options({"episode": info.get("episode_identity")})
+        fields = find_attribute(self.env, "observation_fields", {})
+        profile = None if self._perturbation is None else self._perturbation.acting_profile.to_spec()
+        proprio = tuple(fields.get("proprio", map(str, range(self._layout.proprio_size))))
+        self._trace = EpisodeTrace(
+            self._layout, self._frames, told or identity, info, proprio=proprio, profile=profile
+        )
         self._observe(self._trace, observation, info)
-        return observation, {**info, **abandoned}
+        if abandoned is not None and abandoned.steps:
+            info = {**info, "abandoned_episode": {**asdict(abandoned.episode), "steps": abandoned.steps}}
+        return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, Info]:
         """Make a step and record it.
@@ -178,16 +179,8 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         return deepcopy(self._observation), 0.0, True, False, info
 
     def _finish(self, trace: EpisodeTrace, reason: str, cause: str = "") -> EpisodeRecord:
-        fields = find_attribute(self.env, "observation_fields", {})
-        perturbation, self._trace = self._perturbation, None
-        return trace.finish(
-            reason,
-            self._reset_info,
-            episode=self._episode,
-            proprio=tuple(fields.get("proprio", map(str, range(self._layout.proprio_size)))),
-            profile=None if perturbation is None else perturbation.acting_profile.to_spec(),
-            cause=cause,
-        )
+        self._trace = None
+        return trace.finish(reason, cause)
 
 
 def _as_array(action: Any) -> Array:

@@ -23,12 +23,7 @@ import numpy as np
 from roep_gym.arguments import read_integer
 from roep_gym.error import InfrastructureError
 from roep_gym.evaluate.plan import ResolvedPlan
-from roep_gym.evaluate.run.child_process import (
-    JOIN_SECONDS,
-    follow_driver,
-    how_it_ended,
-    threads_of_children,
-)
+from roep_gym.evaluate.run.child_process import JOIN_SECONDS, follow_driver, how_it_ended, threads_of_children
 from roep_gym.evaluate.run.shared_policy import Answered, Raised, raised
 from roep_gym.policies.batching import BatchedPolicy, BatchLimits, PolicyBatcher
 from roep_gym.policies.registry import make_policy

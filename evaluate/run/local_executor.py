@@ -14,12 +14,7 @@ from roep_gym.arguments import read_integer
 from roep_gym.envs.numeric_probe import numeric_probe
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.plan import ResolvedPlan
-from roep_gym.evaluate.run.child_process import (
-    JOIN_SECONDS,
-    follow_driver,
-    how_it_ended,
-    threads_of_children,
-)
+from roep_gym.evaluate.run.child_process import JOIN_SECONDS, follow_driver, how_it_ended, threads_of_children
 from roep_gym.evaluate.run.inference_server import InferenceProcess, InferenceSettings
 from roep_gym.evaluate.run.shared_policy import PROCESS_GONE, SharedPolicy
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
