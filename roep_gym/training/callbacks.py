@@ -40,10 +40,6 @@ class InterventionCallback(BaseCallback):
     The tags are those of `TrainingStatistics`. Whoever writes the logs, the algorithm at its `log_interval`, an
     `EvalCallback` or the user, gets what happened since they were last written, so that every event is in the event
     files of TensorBoard exactly once; what is left when the training ends is written then.
-
-    Args:
-        quantiles: Quantiles of the risk.
-        verbose: As for every callback of Stable-Baselines3.
     """
 
     def __init__(self, quantiles: Sequence[float] = (0.5, 0.9, 0.99), verbose: int = 0) -> None:
@@ -106,14 +102,8 @@ class EpisodeCollector(BaseCallback):
     """Keep the episodes of a training run as `train_shield` takes them.
 
     The environments need `EnvironmentConfig(record=True)` and no shield. A policy changes while it learns, and with it
-    what is risky; the last episodes are nearest to the policy that comes out.
-
-    Args:
-        limit: Number of episodes that are kept, the last ones; None: all.
-        verbose: As for every callback of Stable-Baselines3.
-
-    Raises:
-        InvalidInputError: The limit is not an integer >= 1.
+    what is risky; the last episodes are nearest to the policy that comes out. With a `limit`, an integer >= 1, only so
+    many of the last ones are kept.
     """
 
     def __init__(self, limit: int | None = None, verbose: int = 0) -> None:

@@ -82,14 +82,7 @@ def make_sb3_vec_env(
 def make_gymnasium_vec_env(
     config: EnvironmentConfig, num_envs: int = 1, *, run_id: str = "training", subprocesses: bool = False
 ) -> gym.vector.VectorEnv[Any, Any, Any]:
-    """Return a vector environment of Gymnasium, without `Monitor`.
-
-    Args:
-        config: What is trained on.
-        num_envs: Number of environments.
-        run_id: Name of the training run; see `make_env`.
-        subprocesses: Whether each environment runs in a process of its own, or all in this one.
-    """
+    """Return a vector environment of Gymnasium, without `Monitor`; the arguments are those of `make_sb3_vec_env`."""
     makers: list[Callable[[], gym.Env[Any, Any]]] = [
         partial(make_env, config, run_id=run_id, index=index, monitor=False)
         for index in range(read_integer("the number of environments", num_envs, 1))
