@@ -1,15 +1,15 @@
 """The exception family of roep-gym.
 
 Every message states what was expected, what was found and what to do. `unknown_name` writes the message for unknown
-names, `check_names` raises it; `shown` and `bounded` keep values and texts of any size short. Infrastructure failures
-and policy failures are different classes, since only the second may ever count against a policy.
+names; `shown` and `bounded` keep values and texts of any size short. Infrastructure failures and policy failures are
+different classes, since only the second may ever count against a policy.
 """
 
 from __future__ import annotations
 
 import difflib
 import reprlib
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 __all__ = [
@@ -23,7 +23,6 @@ __all__ = [
     "SimulationUnstableError",
     "UnknownNameError",
     "bounded",
-    "check_names",
     "shown",
     "unknown_name",
 ]
@@ -105,10 +104,3 @@ def unknown_name(kind: str, name: Any, known: Iterable[str], remedy: str = "") -
     else:
         hint = f"{len(names)} names are known."
     return UnknownNameError(" ".join(filter(None, [f"Unknown {kind} {shown(name)}.", hint, remedy])))
-
-
-def check_names(kind: str, names: Iterable[Any], known: Collection[str]) -> None:
-    """Raise the error of `unknown_name` for the first of the names that is not among the known ones."""
-    for name in names:
-        if name not in known:
-            raise unknown_name(kind, name, known)

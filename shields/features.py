@@ -11,7 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from roep_gym.error import InvalidInputError, check_names
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.typing import Array, IntArray
 
 __all__ = ["assemble", "feature_names", "field_indices"]

@@ -12,7 +12,8 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from roep_gym.error import InvalidInputError, check_names
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.record import REASONS, EpisodeRecord
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray

@@ -14,7 +14,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from roep_gym.error import InvalidInputError, check_names
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.wrappers.operators.base import Modality, frame_layout
 from roep_gym.wrappers.stack_order import find_wrapper
 

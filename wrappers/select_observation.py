@@ -7,7 +7,8 @@ from typing import Any
 import gymnasium as gym
 from gymnasium import spaces
 
-from roep_gym.error import InvalidInputError, check_names
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.wrappers.frame_keys import find_frame_keys
 
 __all__ = ["SelectObservation"]

@@ -12,7 +12,8 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.error import ResetNeeded
 from gymnasium.utils import RecordConstructorArgs
 
-from roep_gym.error import InvalidInputError, ShieldError, check_names
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError, ShieldError
 from roep_gym.shields.base import Assessment, RuntimeShield, check_assessment, reset_shield
 from roep_gym.shields.features import field_indices
 from roep_gym.shields.projection import check_proposed_action

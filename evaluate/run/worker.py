@@ -12,8 +12,9 @@ import gymnasium as gym
 import numpy as np
 
 from roep_gym import contracts, fingerprint
+from roep_gym.arguments import check_names
 from roep_gym.envs.numeric_probe import numeric_probe
-from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded, check_names
+from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.run.rollout import chunk_settings, run_episode

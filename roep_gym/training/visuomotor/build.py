@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from roep_gym import seeding
-from roep_gym.arguments import read_integer
+from roep_gym.arguments import check_names, read_integer
 from roep_gym.envs.task_catalog import find_task
-from roep_gym.error import InvalidInputError, check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.policies.expert_skills import SKILLS
 from roep_gym.training.visuomotor import collect as collection
 from roep_gym.training.visuomotor.collect import CollectionConfig, Scenes
