@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from roep_gym.cli import gate, import_outcomes
+from roep_gym.cli.main import dispatch
 from roep_gym.error import InvalidInputError
 
 REPLAY = Path(__file__).parent / "data" / "replay"
@@ -20,7 +20,7 @@ REPLAY = Path(__file__).parent / "data" / "replay"
 def imported(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
     assert (
-        import_outcomes.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(out)]) == 0
+        dispatch(["import", str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(out)]) == 0
     )
     return out
 
@@ -37,7 +37,7 @@ def claims(text):
 def test_table_of_flat_tables_stores_nothing(tmp_path, capsys):
     folder = shutil.copytree(REPLAY, tmp_path / "flat")
     before = sorted(p.name for p in folder.iterdir())
-    assert gate.run([str(folder)]) == 0
+    assert dispatch(["gate", str(folder)]) == 0
     out = capsys.readouterr().out
     assert out.count("Recovery-facing claim withheld") == 7
     assert "Formal gate/recovery-full support" in out
@@ -46,7 +46,7 @@ def test_table_of_flat_tables_stores_nothing(tmp_path, capsys):
 
 
 def test_imported_run_is_judged_and_stored(run, capsys):
-    assert gate.run([str(run), "--format", "csv"]) == 0
+    assert dispatch(["gate", str(run), "--format", "csv"]) == 0
     printed = capsys.readouterr()
     assert (run / "claims.csv").read_text() == printed.out
     assert "verdicts.json" in printed.err
@@ -66,7 +66,7 @@ def test_imported_run_holds_the_tables(imported):
     ("form", "start"), [("json", "{"), ("markdown", "**Table claims."), ("latex", "% Table claims.")]
 )
 def test_other_formats(form, start, capsys):
-    assert gate.run([str(REPLAY), "--format", form]) == 0
+    assert dispatch(["gate", str(REPLAY), "--format", form]) == 0
     assert capsys.readouterr().out.startswith(start)
 
 
@@ -80,7 +80,7 @@ def test_other_formats(form, start, capsys):
     ],
 )
 def test_required_label_sets_the_exit_status(label, status, capsys):
-    assert gate.run([str(REPLAY), "--require", label, "--format", "csv"]) == status
+    assert dispatch(["gate", str(REPLAY), "--require", label, "--format", "csv"]) == status
     assert ("fall short of" in capsys.readouterr().err) == bool(status)
 
 
@@ -88,7 +88,18 @@ def test_flags_override_the_settings_file_which_overrides_the_paper(run, tmp_pat
     settings = tmp_path / "gate.json"
     settings.write_text('{"max_clean_harm": 0.5, "min_intervention_steps": 0.0}')
     assert (
-        gate.run([str(run), "--config", str(settings), "--min-intervention-steps", "0.05", "--format", "csv"])
+        dispatch(
+            [
+                "gate",
+                str(run),
+                "--config",
+                str(settings),
+                "--min-intervention-steps",
+                "0.05",
+                "--format",
+                "csv",
+            ]
+        )
         == 0
     )
     config = json.loads((run / "verdicts.json").read_text())["config"]
@@ -103,13 +114,13 @@ def test_flags_override_the_settings_file_which_overrides_the_paper(run, tmp_pat
 
 
 def test_table_says_which_thresholds_are_not_the_papers(capsys):
-    gate.run([str(REPLAY), "--max-clean-harm", "0.5"])
+    dispatch(["gate", str(REPLAY), "--max-clean-harm", "0.5"])
     assert "Thresholds: max_clean_harm=0.5." in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_formats_for_programs_leave_the_summary_to_stderr(form, capsys):
-    gate.run([str(REPLAY), "--max-clean-harm", "0.5", "--format", form])
+    dispatch(["gate", str(REPLAY), "--max-clean-harm", "0.5", "--format", form])
     printed = capsys.readouterr()
     assert "24 rows: " in printed.err
     assert "Thresholds: max_clean_harm=0.5." in printed.err
@@ -129,7 +140,7 @@ def test_formats_for_programs_leave_the_summary_to_stderr(form, capsys):
 )
 def test_bad_input_is_one_sentence(arguments, message):
     with pytest.raises(InvalidInputError, match=message):
-        gate.run(arguments)
+        dispatch(["gate", *arguments])
 
 
 @pytest.mark.parametrize(
@@ -137,13 +148,13 @@ def test_bad_input_is_one_sentence(arguments, message):
 )
 def test_bad_arguments_exit_with_status_2(arguments, capsys):
     with pytest.raises(SystemExit) as caught:
-        gate.run(arguments)
+        dispatch(["gate", *arguments])
     assert caught.value.code == 2
     capsys.readouterr()
 
 
 def test_larger_budget_leaves_the_clean_run_incomplete(capsys):
-    gate.run([str(REPLAY), "--seed-groups", "6", "--format", "csv"])
+    dispatch(["gate", str(REPLAY), "--seed-groups", "6", "--format", "csv"])
     rows = claims(capsys.readouterr().out)
     assert {row["trace_label"] for row in rows} == {"clean_not_admitted"}
     assert {row["admission_failed"] for row in rows} == {"C_log"}
@@ -151,12 +162,12 @@ def test_larger_budget_leaves_the_clean_run_incomplete(capsys):
 
 def test_import_never_overwrites_a_run(run):
     with pytest.raises(InvalidInputError, match=r"holds episodes\.nc; choose another"):
-        import_outcomes.run([str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(run)])
+        dispatch(["import", str(REPLAY / "episodes.csv"), str(REPLAY / "rows.csv"), "--out", str(run)])
 
 
 def test_import_with_a_manifest(imported, tmp_path, capsys):
     files = [str(imported / name) for name in ("episodes.csv", "rows.csv", "manifest.csv")]
-    assert import_outcomes.run([*files, "--out", str(tmp_path / "again")]) == 0
+    assert dispatch(["import", *files, "--out", str(tmp_path / "again")]) == 0
     assert "24 rows, 7100 of 7100 planned episodes recorded" in capsys.readouterr().out
     for name in ("episodes.csv", "rows.csv", "manifest.csv"):
         assert (tmp_path / "again" / name).read_bytes() == (imported / name).read_bytes()

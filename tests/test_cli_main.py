@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import types
+from dataclasses import dataclass
 
 import pytest
 
@@ -17,15 +18,20 @@ from roep_gym.error import InvalidInputError
 from roep_gym.suites.registry import find_suite, suite_names
 
 
+@dataclass
+class Probe:
+    flag: str = ""
+
+
 @pytest.fixture
 def command(monkeypatch):
-    """Return a function that makes the subcommand `probe` do something."""
+    """Return a function that makes the subcommand `probe` do something with its arguments."""
 
     def install(run):
-        module = types.ModuleType("roep_gym_probe")
-        module.run = run
-        monkeypatch.setitem(sys.modules, "roep_gym_probe", module)
-        monkeypatch.setattr(cli, "COMMANDS", {"probe": cli.Command("roep_gym_probe", "probe")})
+        module = types.ModuleType("roep_gym.cli.probe")
+        module.run, module.Arguments = run, Probe
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(cli, "COMMANDS", {"probe": cli.Command("probe", "probe")})
 
     return install
 
@@ -36,25 +42,25 @@ def _raise(error):
 
 def test_arguments_and_exit_status_pass_through(command):
     seen = []
-    command(lambda argv: seen.append(list(argv)) or 7)
+    command(lambda arguments: seen.append(arguments) or 7)
     assert cli.main(["probe", "--flag", "x"]) == 7
-    assert seen == [["--flag", "x"]]
+    assert seen == [Probe("x")]
 
 
 def test_roep_error_is_one_sentence_and_status_2(command, capsys):
-    command(lambda argv: _raise(InvalidInputError("Expected a, got b; do c.")))
+    command(lambda arguments: _raise(InvalidInputError("Expected a, got b; do c.")))
     assert cli.main(["probe"]) == 2
     assert capsys.readouterr() == ("", "roep-gym: Expected a, got b; do c.\n")
 
 
 def test_interrupt_is_one_line_and_status_130(command, capsys):
-    command(lambda argv: _raise(KeyboardInterrupt()))
+    command(lambda arguments: _raise(KeyboardInterrupt()))
     assert cli.main(["probe"]) == 130
     assert capsys.readouterr() == ("", "roep-gym: interrupted\n")
 
 
 def test_programming_errors_are_not_hidden(command):
-    command(lambda argv: _raise(ZeroDivisionError("a bug")))
+    command(lambda arguments: _raise(ZeroDivisionError("a bug")))
     with pytest.raises(ZeroDivisionError, match="a bug"):
         cli.main(["probe"])
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from roep_gym.cli import compare, power, sensitivity, statistics
-from roep_gym.cli.main import main
+from roep_gym.cli.main import dispatch, main
 from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
 
 REPLAY = Path(__file__).parent / "data" / "replay"
@@ -24,7 +23,7 @@ def tables(text):
 
 
 def test_statistics(capsys):
-    assert statistics.run([str(REPLAY), "--resamples", "200", "--format", "csv"]) == 0
+    assert dispatch(["statistics", str(REPLAY), "--resamples", "200", "--format", "csv"]) == 0
     pairs, means = tables(capsys.readouterr().out)
     assert len(pairs) == 24
     assert (pairs[0]["lost"], pairs[0]["gained"], float(pairs[0]["difference"])) == ("20", "7", 0.26)
@@ -37,14 +36,14 @@ def test_statistics(capsys):
 
 
 def test_statistics_of_another_pair_for_people(capsys):
-    assert statistics.run([str(REPLAY), "--pair", "full given perturb", "--resamples", "50"]) == 0
+    assert dispatch(["statistics", str(REPLAY), "--pair", "full given perturb", "--resamples", "50"]) == 0
     out = capsys.readouterr().out
     assert "Paired differences of SR, full given perturb" in out
     assert "They inform and never gate." in out
 
 
 def test_power_for_planning(capsys):
-    assert power.run(["--drops", "0.1", "--base-rates", "0.6", "0.9", "--format", "csv"]) == 0
+    assert dispatch(["power", "--drops", "0.1", "--base-rates", "0.6", "0.9", "--format", "csv"]) == 0
     best, independent, unpaired = tables(capsys.readouterr().out)
     assert [row["drop_0.1"] for row in best] == ["78", "78"]
     assert [row["drop_0.1"] for row in unpaired] == ["408", "219"]
@@ -52,14 +51,14 @@ def test_power_for_planning(capsys):
 
 
 def test_power_of_a_run(capsys):
-    assert power.run([str(REPLAY), "--format", "csv"]) == 0
+    assert dispatch(["power", str(REPLAY), "--format", "csv"]) == 0
     (rows,) = tables(capsys.readouterr().out)
     assert float(rows[2]["perturb_given_baseline"]) == pytest.approx(0.15, abs=0.01)
     assert rows[5]["perturb_given_baseline"] == "N/A: not even the loss of every success would show"
 
 
 def test_sensitivity(capsys):
-    assert sensitivity.run([str(REPLAY), "--subsets", "5", "--sizes", "20", "--format", "csv"]) == 0
+    assert dispatch(["sensitivity", str(REPLAY), "--subsets", "5", "--sizes", "20", "--format", "csv"]) == 0
     breaks, floors, subsamples = tables(capsys.readouterr().out)
     (harm,) = [r for r in breaks if r["threshold"] == "max_clean_harm" and float(r["margin"]) < -0.06]
     assert (harm["task"], float(harm["break_at"])) == ("object_tomato_sauce", pytest.approx(7 / 47))
@@ -70,7 +69,7 @@ def test_sensitivity(capsys):
 
 def test_sensitivity_around_other_thresholds(capsys):
     arguments = [str(REPLAY), "--subsets", "1", "--sizes", "10", "--max-clean-harm", "0.2", "--format", "csv"]
-    assert sensitivity.run(arguments) == 0
+    assert dispatch(["sensitivity", *arguments]) == 0
     breaks = tables(capsys.readouterr().out)[0]
     assert {r["configured"] for r in breaks if r["threshold"] == "max_clean_harm"} == {"0.2"}
 
@@ -87,7 +86,7 @@ def test_compare_two_models(capsys):
         "--format",
         "csv",
     ]
-    assert compare.run(arguments) == 0
+    assert dispatch(["compare", *arguments]) == 0
     *conditions, means, premises = tables(capsys.readouterr().out)
     assert len(conditions) == len(means) == 6
     assert (conditions[0][0]["first_sr"], conditions[0][0]["second_sr"]) == ("0.64", "1")
@@ -96,13 +95,13 @@ def test_compare_two_models(capsys):
 
 def test_compare_two_runs_that_are_the_same(tmp_path, capsys):
     other = shutil.copytree(REPLAY, tmp_path / "other")
-    assert compare.run([str(REPLAY), str(other), "--model", "X-VLA", "--format", "csv"]) == 0
+    assert dispatch(["compare", str(REPLAY), str(other), "--model", "X-VLA", "--format", "csv"]) == 0
     rows = tables(capsys.readouterr().out)[0]
     assert rows[0]["mcnemar_p"].startswith("N/A: identical replicates")
 
 
 def test_compare_with_the_paper(capsys):
-    assert compare.run([str(REPLAY), "--reference", "paper", "--format", "csv"]) == 0
+    assert dispatch(["compare", str(REPLAY), "--reference", "paper", "--format", "csv"]) == 0
     (rows,) = tables(capsys.readouterr().out)
     assert len(rows) == 24
     assert all(row["clean_sr"] == row["published_clean_sr"] for row in rows)
@@ -130,8 +129,9 @@ def test_what_the_user_can_put_right_is_one_sentence(arguments, message, capsys)
 def test_they_need_neither_simulator_nor_wrappers():
     script = f"""
 import sys
-from roep_gym.cli import compare, power, sensitivity, statistics
-status = sensitivity.run([{str(REPLAY)!r}, "--subsets", "1", "--sizes", "10"])
+from roep_gym.cli import compare, power, statistics
+from roep_gym.cli.main import dispatch
+status = dispatch(["sensitivity", {str(REPLAY)!r}, "--subsets", "1", "--sizes", "10"])
 unwanted = ("gymnasium", "torch", "mujoco", "matplotlib", "scipy.stats", "roep_gym.wrappers", "roep_gym.policies")
 loaded = [n for n in unwanted if any(m == n or m.startswith(n + ".") for m in sys.modules)]
 sys.exit(f"loaded: {{loaded}}" if loaded else status)

@@ -720,12 +720,14 @@ def test_a_run_that_is_asked_to_end_writes_its_dataset(tmp_path: Path) -> None:
 
 
 def test_quick_and_conditions_exclude_each_other() -> None:
-    from roep_gym.cli import evaluate as command
+    from roep_gym.cli.main import dispatch
 
     with pytest.raises(
         InvalidInputError, match="Expected --quick, which is the condition baseline, or --condition"
     ):
-        command.run(["--policy", "random", "--task", "tabletop/reach", "--quick", "--condition", "strong"])
+        dispatch(
+            ["evaluate", "--policy", "random", "--task", "tabletop/reach", "--quick", "--condition", "strong"]
+        )
 
 
 class Disturbed(SilentObserver):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from roep_gym.cli import gate, import_outcomes
+from roep_gym.cli.main import dispatch
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate.importers.combination import IMPORTERS, ConditionLog, combine, notes
 from roep_gym.evaluate.importers.gaps import find_gaps
@@ -464,7 +464,7 @@ def test_filling_in_all_but_the_keys_is_insufficient_evidence(tmp_path, capsys):
     files = [f"{condition}={LOGS / name}" for condition, name in named.items()]
     out = tmp_path / "run"
     flags = ["--from", "openpi", "--model", "pi0", "--episodes-per-group", "4", "--out", str(out)]
-    assert import_outcomes.run([*files, *flags]) == 0
+    assert dispatch(["import", *files, *flags]) == 0
     episodes, rows = pd.read_csv(out / "episodes.csv"), pd.read_csv(out / "rows.csv")
     episodes = episodes[~episodes["task"].str.contains("between")].assign(max_abs_action=1.0, steps=100)
     rows = rows[~rows["task"].str.contains("between")].assign(
@@ -490,7 +490,7 @@ def test_filling_in_all_but_the_keys_is_insufficient_evidence(tmp_path, capsys):
             "--out",
             str(tmp_path / f"{clones}{len(identity)}"),
         ]
-        assert import_outcomes.run([str(tmp_path / "episodes.csv"), str(tmp_path / "rows.csv"), *flags]) == 0
+        assert dispatch(["import", str(tmp_path / "episodes.csv"), str(tmp_path / "rows.csv"), *flags]) == 0
         verdicts = judge(read_run(Path(flags[-1]))).verdicts
         assert verdicts["claim_status"].item() == status
         assert verdicts["limiting_factor"].item() == factor
@@ -533,13 +533,13 @@ def test_another_step_budget_and_the_stated_condition_are_told():
 def test_command_imports_and_gate_judges(tool, tmp_path, capsys):
     out = tmp_path / "run"
     assert (
-        import_outcomes.run([str(LOGS / SAMPLES[tool]), "--from", tool, "--model", "m", "--out", str(out)])
+        dispatch(["import", str(LOGS / SAMPLES[tool]), "--from", tool, "--model", "m", "--out", str(out)])
         == 0
     )
     printed = capsys.readouterr().out
     assert printed.splitlines()[0].endswith(f"Judge it with: roep-gym gate {out}")
     assert "- no actions in " in printed
-    assert gate.run([str(out)]) == 0
+    assert dispatch(["gate", str(out)]) == 0
     assert "2 not admitted" in capsys.readouterr().out
     tables = read_tables(out / "episodes.csv", out / "rows.csv", out / "manifest.csv")
     stored = read_run(out)
@@ -550,10 +550,10 @@ def test_a_file_name_with_an_equals_sign_is_a_file(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     Path("seed=7.log").write_text((LOGS / SAMPLES["openpi"]).read_text())
     flags = ["--from", "openpi", "--model", "m", "--condition", "perturb"]
-    assert import_outcomes.run(["seed=7.log", *flags, "--out", "run"]) == 0
+    assert dispatch(["import", "seed=7.log", *flags, "--out", "run"]) == 0
     assert "that they recorded perturb is your statement" in capsys.readouterr().out
     with pytest.raises(UnknownNameError, match=r"Unknown condition 'basline'.*CONDITION=FILE"):
-        import_outcomes.run(["basline=seed=7.log", *flags, "--out", "other"])
+        dispatch(["import", "basline=seed=7.log", *flags, "--out", "other"])
 
 
 @pytest.mark.parametrize(
@@ -572,5 +572,5 @@ def test_a_file_name_with_an_equals_sign_is_a_file(tmp_path, monkeypatch, capsys
 )
 def test_command_refuses(argv, message, tmp_path):
     with pytest.raises(InvalidInputError, match=re.escape(message)):
-        import_outcomes.run([*argv, "--out", str(tmp_path / "run")])
+        dispatch(["import", *argv, "--out", str(tmp_path / "run")])
     assert not (tmp_path / "run").exists()

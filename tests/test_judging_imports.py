@@ -16,8 +16,9 @@ FORBIDDEN = (
 def test_judging_loads_no_simulator_wrapper_or_network():
     script = f"""
 import sys
-from roep_gym.cli import gate, import_outcomes
-status = gate.run([{str(REPLAY)!r}])
+from roep_gym.cli import import_outcomes
+from roep_gym.cli.main import dispatch
+status = dispatch(["gate", {str(REPLAY)!r}])
 loaded = [n for n in {FORBIDDEN!r} if any(m == n or m.startswith(n + ".") for m in sys.modules)]
 sys.exit(f"loaded: {{loaded}}" if loaded else status)
 """

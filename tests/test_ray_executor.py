@@ -15,7 +15,7 @@ import evaluation_runs
 import pytest
 from evaluation_runs import equal, start
 
-from roep_gym.cli import evaluate as command
+from roep_gym.cli.main import dispatch
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.run.driver import SilentObserver, evaluate
@@ -164,15 +164,16 @@ def test_impossible_needs_are_refused(numbers: dict[str, float]) -> None:
 )
 def test_flags_that_do_not_go_together_are_refused(flags: list[str], message: str) -> None:
     with pytest.raises(InvalidInputError, match=re.escape(message)):
-        command.run(["--policy", "random", "--task", "tabletop/carry", "--quick", *flags])
+        dispatch(["evaluate", "--policy", "random", "--task", "tabletop/carry", "--quick", *flags])
 
 
 def test_the_command_runs_on_ray(cluster: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--seed-groups", "1", "--episodes", "2", "--step-budget", "20", "--out", str(tmp_path / "run")]
     handler = signal.getsignal(signal.SIGTERM)
     try:
-        status = command.run(
+        status = dispatch(
             [
+                "evaluate",
                 "--policy",
                 "random",
                 "--task",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from roep_gym.cli import import_outcomes
+from roep_gym.cli.main import dispatch
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.importers import IMPORTERS
 
@@ -31,7 +31,7 @@ def run(tmp_path, *files, tool="", **options):
     argv = [*map(str, files), "--out", str(out)]
     argv += ["--from", tool, "--model", "m"] if tool else []
     argv += [text for name, value in options.items() for text in (f"--{name}", value)]
-    assert import_outcomes.run(argv) == 0
+    assert dispatch(["import", *argv]) == 0
     return pd.read_csv(out / "episodes.csv", keep_default_na=False, dtype=str)
 
 

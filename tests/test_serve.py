@@ -27,7 +27,7 @@ from websockets.sync.client import connect
 from websockets.typing import Origin
 
 from roep_gym import seeding
-from roep_gym.cli import serve as command
+from roep_gym.cli.main import dispatch
 from roep_gym.contracts import FIELDS, RuntimeContract
 from roep_gym.error import InfrastructureError, InvalidInputError, RoepError
 from roep_gym.evaluate.run.driver import evaluate
@@ -419,7 +419,7 @@ def test_the_command_serves_until_it_is_interrupted() -> None:
 )
 def test_what_cannot_be_served_is_refused(arguments: list[str], message: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
-        command.run(arguments)
+        dispatch(["serve", *arguments])
     assert message in str(caught.value)
 
 

@@ -307,8 +307,8 @@ def test_settings_outside_their_range_are_refused() -> None:
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(options: list[str], message: str) -> None:
-    from roep_gym.cli import evaluate as command
+    from roep_gym.cli.main import dispatch
 
     with pytest.raises(InvalidInputError) as caught:
-        command.run(["--policy", "random", "--task", "tabletop/reach", "--quick", *options])
+        dispatch(["evaluate", "--policy", "random", "--task", "tabletop/reach", "--quick", *options])
     assert message in str(caught.value)

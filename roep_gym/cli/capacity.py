@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.terminal import say
 from roep_gym.evaluate.run.capacity import capacity, measured_cost
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["CapacityArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class CapacityArguments:
+class Arguments:
     """Print how many episodes an hour numbers of workers would give, as an upper bound."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run whose episodes are like those to come; measure with one worker."""
     workers: tuple[int, ...] = (1, 8, 64, 512)
     """Numbers of workers, each with a core of its own."""
@@ -30,11 +26,8 @@ class CapacityArguments:
     """Episodes whose time is told."""
 
 
-def run(argv: Sequence[str]) -> int:
-    """Print the capacities and return the exit status."""
-    arguments = tyro.cli(
-        CapacityArguments, args=argv, prog="roep-gym capacity", description=CapacityArguments.__doc__
-    )
+def run(arguments: Arguments) -> int:
+    """Print the capacities and return 0."""
     cost = measured_cost(read_run(arguments.run))
     say(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
     say(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.comparison.comparison import compare
@@ -23,17 +23,17 @@ from roep_gym.evaluate.report.statistics_tables import (
 )
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["CompareArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class CompareArguments:
+class Arguments:
     """Compare two runs, or two models of a run, over the same episodes; or lay a run beside the paper.
 
     A row is refused, with the reason, where keys, scenes, fingerprints, budgets, environments or profiles differ.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of the first run, or of flat tables."""
     other: Annotated[Path | None, tyro.conf.Positional] = None
     """Folder of the second run; without one, two models of the first."""
@@ -49,11 +49,8 @@ class CompareArguments:
     """Levels and resamples."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the comparison and return 0."""
-    arguments = tyro.cli(
-        CompareArguments, args=argv, prog="roep-gym compare", description=CompareArguments.__doc__
-    )
     first = read_run(arguments.run)
     if arguments.reference is not None:
         if arguments.other or arguments.model or arguments.other_model:
@@ -70,7 +67,7 @@ def run(argv: Sequence[str]) -> int:
         second_model=arguments.other_model,
         config=arguments.levels,
     )
-    conditions = comparison.statistics["condition"].values
-    tables = [comparison_table(comparison, str(condition)) for condition in conditions]
+    conditions = comparison.statistics["condition"].values.tolist()
+    tables = [comparison_table(comparison, condition) for condition in conditions]
     print_tables([*tables, comparison_means_table(comparison), premises_table(comparison)], arguments.format)
     return 0

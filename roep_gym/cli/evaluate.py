@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import tyro
 
 from roep_gym.cli import gate
+from roep_gym.cli.arguments import Flag, Repeated, given, policy_arguments
 from roep_gym.cli.foreign_code import announce, policy_code, suite_code
-from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.cli.terminal import make_console, print_tables, say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InfrastructureError, InvalidInputError, shown, unknown_name
@@ -39,24 +39,18 @@ from roep_gym.policies.batching import BatchLimits
 from roep_gym.policies.registry import POLICIES
 from roep_gym.suites.registry import find_suite
 
-__all__ = ["EvaluateArguments", "run"]
+__all__ = ["Arguments", "run"]
 
-_INFERENCE = ("per-worker", "shared")
-_EXECUTORS = ("local", "ray")
 _BACKENDS = ("egl", "osmesa", "glfw", "glx", "cgl", "wgl")
-
-
 _NOT_CHECKED = (
     "Dry run: nothing was loaded or built. Not checked: that the policies can be built with their arguments "
     "and files, that the environments can be built as they ask, that both fit each other and the shields, and that "
     "rendering works. The run itself checks this before its first episode."
 )
 
-_Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
-
 
 @dataclass(frozen=True)
-class EvaluateArguments:
+class Arguments:
     """Evaluate policies on LIBERO under the ROEP protocol; start the same command again to continue a run."""
 
     plan: Annotated[str, tyro.conf.Positional] = ""
@@ -67,13 +61,13 @@ class EvaluateArguments:
     """Name of the evaluation; part of every run id."""
     policy: str = ""
     """Policy: random, expert, sb3, openpi or module:attribute."""
-    argument: _Repeated = ()
+    argument: Repeated = ()
     """Argument of the policy as key=value, the value read as YAML; give the flag once for each."""
     model: str = ""
     """Label of the policy in the tables; default: its name."""
-    task: _Repeated = ()
+    task: Repeated = ()
     """Task: suite/task, a suite, or LIBERO's name, instruction or paper's id; give the flag once for each."""
-    condition: _Repeated = ()
+    condition: Repeated = ()
     """Condition, or one of the sets quick, main, all; give the flag once for each."""
     seed_groups: int | None = None
     """Seed groups of each condition."""
@@ -81,7 +75,7 @@ class EvaluateArguments:
     """Episodes of each seed group."""
     step_budget: int | None = None
     """Control steps an episode may take."""
-    camera: _Repeated = ()
+    camera: Repeated = ()
     """Camera that is drawn at every decision; give the flag once for each; default: those the policy asks for."""
     frames: str = ""
     """Frames to keep: none, looked (clean and given frames of every decision) or all."""
@@ -105,25 +99,22 @@ class EvaluateArguments:
     """Seconds that a decision waits for those of other workers in the shared process; default: 0.01."""
     inference_threads: int | None = None
     """Threads of torch and BLAS in the shared process; default: 1."""
-    quick: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    quick: Flag = False
     """Only the plain success rate: the condition baseline."""
-    report: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    report: Flag = False
     """Write all tables, figures and the HTML page when the run ends, as `roep-gym report` does."""
-    tensorboard: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    tensorboard: Flag = False
     """Write TensorBoard's event files when the run ends, as `roep-gym tensorboard` does."""
-    dry_run: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    dry_run: Flag = False
     """Print which episodes would run and for about how long; build no policy and load none of its files."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Run, continue or print an evaluation.
 
     Returns:
         0 when every planned episode has an outcome or is unavailable for lack of a shield, else 1.
     """
-    arguments = tyro.cli(
-        EvaluateArguments, args=argv, prog="roep-gym evaluate", description=EvaluateArguments.__doc__
-    )
     if arguments.quick and arguments.condition:
         raise InvalidInputError(
             f"Expected --quick, which is the condition baseline, or --condition, got both: {arguments.condition}."
@@ -158,11 +149,11 @@ def run(argv: Sequence[str]) -> int:
     if arguments.report:
         from roep_gym.cli import report
 
-        report.run([str(out)])
+        report.run(report.Arguments(out))
     if arguments.tensorboard:
         from roep_gym.cli import tensorboard
 
-        tensorboard.run([str(out)])
+        tensorboard.run(tensorboard.Arguments(out))
     return status
 
 
@@ -193,7 +184,10 @@ def _run(
         except KeyboardInterrupt:
             say(f"Interrupted. What is recorded lies in {out}; the same command continues.")
             raise
-    _print_results(plan, out)
+    if len(plan.conditions) > 1:
+        gate.print_claims(out)
+    else:
+        print_tables(make_tables(open_run(out), ["success"]), "table")
     say(
         f"{summary.recorded} episodes recorded, {summary.unavailable} unavailable for lack of a shield, "
         f"{len(summary.incomplete)} incomplete, {len(summary.aborts)} aborted attempts."
@@ -205,16 +199,12 @@ def _run(
     return 1 if summary.incomplete else 0
 
 
-def _executor(arguments: EvaluateArguments) -> Callable[[ResolvedPlan], Executor]:
+def _executor(arguments: Arguments) -> Callable[[ResolvedPlan], Executor]:
     """Return what makes the executor that the flags choose."""
     inference, workers, timeout = _inference(arguments), arguments.workers, arguments.stall_timeout
-    needs = {
-        name: value
-        for name, value in (("cpus", arguments.worker_cpus), ("gpus", arguments.worker_gpus))
-        if value is not None
-    }
-    if arguments.executor not in _EXECUTORS:
-        raise unknown_name("executor", arguments.executor, _EXECUTORS)
+    needs = given(arguments, "worker_cpus", "worker_gpus")
+    if arguments.executor not in ("local", "ray"):
+        raise unknown_name("executor", arguments.executor, ("local", "ray"))
     if arguments.executor == "local":
         if arguments.ray_address or needs:
             raise InvalidInputError(
@@ -235,28 +225,27 @@ def _executor(arguments: EvaluateArguments) -> Callable[[ResolvedPlan], Executor
         )
     from roep_gym.evaluate.run.ray_executor import RayExecutor, RaySettings
 
-    settings = RaySettings(arguments.ray_address, **needs)
+    settings = RaySettings(
+        arguments.ray_address, **{name.removeprefix("worker_"): value for name, value in needs.items()}
+    )
     return lambda plan: RayExecutor(plan, workers, settings, stall_timeout=timeout)
 
 
-def _inference(arguments: EvaluateArguments) -> InferenceSettings | None:
+def _inference(arguments: Arguments) -> InferenceSettings | None:
     """Return how the shared inference process works; None: each worker has its own policies."""
-    if arguments.inference not in _INFERENCE:
-        raise unknown_name("choice of inference", arguments.inference, _INFERENCE)
-    limits = {
-        name: value for name in ("max_batch", "max_wait") if (value := getattr(arguments, name)) is not None
-    }
-    threads = {} if arguments.inference_threads is None else {"threads": arguments.inference_threads}
+    if arguments.inference not in ("per-worker", "shared"):
+        raise unknown_name("choice of inference", arguments.inference, ("per-worker", "shared"))
+    limits, threads = given(arguments, "max_batch", "max_wait"), given(arguments, "inference_threads")
     if arguments.inference == "shared":
-        return InferenceSettings(BatchLimits(**limits), **threads)
-    for name in (*limits, *(f"inference_{name}" for name in threads)):
+        return InferenceSettings(BatchLimits(**limits), threads.get("inference_threads", 1))
+    for name in (*limits, *threads):
         raise InvalidInputError(
             f"Expected --{name.replace('_', '-')} only with --inference shared, got it without."
         )
     return None
 
 
-def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
+def _plan(arguments: Arguments) -> EvaluationPlan:
     """Return the plan of the file, of the run's folder or of the flags, with the flags' replacements."""
     source: dict[str, Any] = {}
     if arguments.plan:
@@ -299,34 +288,24 @@ def _plan(arguments: EvaluateArguments) -> EvaluationPlan:
 def _print_plan(plan: ResolvedPlan, out: Path, workers: int) -> None:
     from roep_gym.evaluate.run.estimate import estimate
 
-    per_condition = plan.plan.seed_groups * plan.plan.episodes
     columns = (*ROW_COLUMNS, *words(instruction="Instruction"), Column("step_budget", "Step budget"))
     rows = tuple(
         (*map(text, (row.model.name, row.suite, row.task, row.instruction)), count(row.step_budget))
         for row in plan.rows
     )
     print_tables([Table("plan", plan.plan.name, columns, rows)], "table")
-    total = len(plan.rows) * len(plan.conditions) * per_condition
+    planned = len(plan.rows) * plan.plan.seed_groups * plan.plan.episodes
     say(
         f"Rows x conditions x seed groups x episodes: {len(plan.rows)} x {len(plan.conditions)} x "
-        f"{plan.plan.seed_groups} x {plan.plan.episodes} = {total} episodes"
+        f"{plan.plan.seed_groups} x {plan.plan.episodes} = {planned * len(plan.conditions)} episodes"
     )
     recorded = Counter(p.condition for p in recorded_times(RunDirectory(out).journal, plan.digest))
-    left = [
-        (text(c.name), count(total // len(plan.conditions)), count(recorded[c.name])) for c in plan.conditions
-    ]
+    rows = tuple((text(c.name), count(planned), count(recorded[c.name])) for c in plan.conditions)
     columns = (*words(condition="Condition"), Column("episodes", "Episodes"), Column("recorded", "Recorded"))
-    print_tables([Table("episodes", "episodes", columns, tuple(left))], "table")
+    print_tables([Table("episodes", "episodes", columns, rows)], "table")
     say(
         f"Each row and condition: seed groups 0 to {plan.plan.seed_groups - 1}, "
         f"episodes 0 to {plan.plan.episodes - 1}."
     )
     say(f"Run folder: {out}; plan digest {plan.digest}")
     say(estimate(plan, RunDirectory(out), workers))
-
-
-def _print_results(plan: ResolvedPlan, out: Path) -> None:
-    if len(plan.conditions) > 1:
-        gate.print_claims(out)
-    else:
-        print_tables(make_tables(open_run(out), ["success"]), "table")

@@ -16,33 +16,32 @@ from typing import Annotated, Literal
 import tyro
 
 from roep_gym.atomic_file import write_atomically
+from roep_gym.cli.arguments import Folder, gate_settings
 from roep_gym.cli.terminal import print_tables, say
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging.gate import LABELS, Judgement
+from roep_gym.evaluate.judging.gate import LABELS
 from roep_gym.evaluate.judging.verdict_document import status_summary, verdicts_json
 from roep_gym.evaluate.report.claim_tables import claims
 from roep_gym.evaluate.report.records import Run, open_run
 from roep_gym.evaluate.report.render import csv_text
 from roep_gym.evaluate.store.storage import DATASET
 
-__all__ = ["GateArguments", "print_claims", "run"]
+__all__ = ["Arguments", "defaults", "print_claims", "run"]
 
 Format = Literal["table", "csv", "json", "markdown", "latex"]
 Label = Literal[
     "clean_not_admitted", "inconclusive_low_support", "recovery_blocked_with_cause", "recovery_ready"
 ]
 
-EXIT_FALLS_SHORT = 1
-
 
 @dataclass(frozen=True)
-class GateArguments:
+class Arguments:
     """Judge a stored run and print the claim table.
 
     Exit status: 0 when judged, whatever the verdicts; 1 when a row falls short of --require; 2 for bad input.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run, or a folder with episodes.csv, rows.csv and optionally manifest.csv."""
     format: Format = "table"
     """How the claims are printed."""
@@ -54,15 +53,18 @@ class GateArguments:
     """Thresholds and budgets."""
 
 
-def run(argv: Sequence[str]) -> int:
+def defaults(argv: Sequence[str]) -> Arguments:
+    """Return the settings of the file that --config names, which flags then override."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config", type=Path)
+    known, _ = parser.parse_known_args(list(argv))
+    return Arguments(run=tyro.MISSING, gate=gate_settings(known.config))
+
+
+def run(arguments: Arguments) -> int:
     """Judge a run, store verdicts in its folder, print the claims, and return the exit status."""
-    default = GateArguments(run=tyro.MISSING, gate=_stored_config(argv))
-    arguments = tyro.cli(
-        GateArguments, args=argv, default=default, prog="roep-gym gate", description=GateArguments.__doc__
-    )
     opened = open_run(arguments.run, arguments.gate)
-    form = arguments.format
-    if form == "json":
+    if (form := arguments.format) == "json":
         sys.stdout.write(verdicts_json(opened.judgement))
     else:
         print_tables([claims(opened)], form)
@@ -70,7 +72,14 @@ def run(argv: Sequence[str]) -> int:
     if form in ("csv", "json"):
         say(status_summary(opened.judgement), sys.stderr)
     say(_store(opened), sys.stdout if form == "table" else sys.stderr)
-    return _exit_status(opened.judgement, arguments.require)
+    if arguments.require is None:
+        return 0
+    required = LABELS.index(arguments.require)
+    reached = [LABELS.index(label) for label in opened.judgement.verdicts["trace_label"].values]
+    short = sum(level < required for level in reached)
+    if short:
+        say(f"{short} of {len(reached)} rows fall short of {arguments.require}.", sys.stderr)
+    return 1 if short else 0
 
 
 def print_claims(folder: Path) -> None:
@@ -78,14 +87,6 @@ def print_claims(folder: Path) -> None:
     opened = open_run(folder)
     print_tables([claims(opened)], "table")
     say(_store(opened))
-
-
-def _stored_config(argv: Sequence[str]) -> GateConfig:
-    """Return the settings of the file that --config names, which flags then override."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--config", type=Path)
-    path = parser.parse_known_args(list(argv))[0].config
-    return GateConfig() if path is None else GateConfig.from_file(path)
 
 
 def _store(opened: Run) -> str:
@@ -98,14 +99,3 @@ def _store(opened: Run) -> str:
     write_atomically(folder / "verdicts.json", verdicts_json(opened.judgement).encode())
     write_atomically(folder / "claims.csv", csv_text(claims(opened)).encode())
     return f"Verdicts: {folder / 'verdicts.json'}; claims: {folder / 'claims.csv'}"
-
-
-def _exit_status(judgement: Judgement, require: Label | None) -> int:
-    """Return 1 when a row does not get as far in the gate as the required label."""
-    if require is None:
-        return 0
-    reached = [LABELS.index(label) for label in judgement.verdicts["trace_label"].values]
-    short = sum(level < LABELS.index(require) for level in reached)
-    if short:
-        say(f"{short} of {len(reached)} rows fall short of {require}.", sys.stderr)
-    return EXIT_FALLS_SHORT if short else 0

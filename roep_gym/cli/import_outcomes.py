@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typing import Annotated
 import tyro
 import xarray as xr
 
+from roep_gym.cli.arguments import given
 from roep_gym.cli.terminal import say
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.gate_config import GateConfig
@@ -20,11 +20,11 @@ from roep_gym.evaluate.store.csv_columns import is_unnamed
 from roep_gym.evaluate.store.flat_tables import read_tables
 from roep_gym.evaluate.store.storage import DATASET, write_records
 
-__all__ = ["ImportArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class ImportArguments:
+class Arguments:
     """Make a run of another tool's outcomes, which `roep-gym gate` then judges.
 
     Tables hold everything that judging needs. Logs hold less: what is missing stays missing and is named, with what to
@@ -53,11 +53,8 @@ class ImportArguments:
     budget of 50 in all."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write the run and return 0."""
-    arguments = tyro.cli(
-        ImportArguments, args=argv, prog="roep-gym import", description=ImportArguments.__doc__
-    )
     taken = [name for name in (DATASET, "plan.json", "journal.sqlite") if (arguments.out / name).exists()]
     if taken:
         raise InvalidInputError(
@@ -75,8 +72,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
-    """Read flat tables."""
+def _from_tables(arguments: Arguments) -> tuple[xr.Dataset, list[str]]:
     if len(arguments.files) not in (2, 3):
         raise InvalidInputError(
             f"Expected episodes.csv, rows.csv and optionally manifest.csv, got {len(arguments.files)} files; for logs "
@@ -87,15 +83,7 @@ def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
         raise InvalidInputError(
             f"Expected no --{stated[0]} with tables, which name it themselves; leave it out."
         )
-    default = GateConfig()
-    config = GateConfig(
-        seed_groups=default.seed_groups if arguments.seed_groups is None else arguments.seed_groups,
-        episodes_per_group=(
-            default.episodes_per_group
-            if arguments.episodes_per_group is None
-            else arguments.episodes_per_group
-        ),
-    )
+    config = GateConfig(**given(arguments, "seed_groups", "episodes_per_group"))
     episodes, rows, *manifest = map(Path, arguments.files)
     data = read_tables(episodes, rows, *manifest, config=config)
     extra = [str(data[name].attrs["column"]) for name in data.variables if "column" in data[name].attrs]
@@ -106,7 +94,7 @@ def _from_tables(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
     ]
 
 
-def _from_logs(arguments: ImportArguments) -> tuple[xr.Dataset, list[str]]:
+def _from_logs(arguments: Arguments) -> tuple[xr.Dataset, list[str]]:
     """Read logs of a tool, and say what a reader of the outcomes must know."""
     if not arguments.files:
         raise InvalidInputError(f"Expected logs of {arguments.source}, got none; name them.")

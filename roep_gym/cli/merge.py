@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +13,11 @@ from roep_gym.evaluate.comparison.merge import merge_runs
 from roep_gym.evaluate.schema import NOT_RUN
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["MergeArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class MergeArguments:
+class Arguments:
     """Make one run of several finished ones: other rows side by side, or further conditions of the same rows.
 
     Refused where a condition of a row is in two runs, or where the runs differ in what must be equal.
@@ -30,9 +29,8 @@ class MergeArguments:
     """Folder of the new run, which must not exist."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write the merged run and return 0."""
-    arguments = tyro.cli(MergeArguments, args=argv, prog="roep-gym merge", description=MergeArguments.__doc__)
     data = read_run(merge_runs(arguments.runs, arguments.out))
     recorded = int((data["success"].values != NOT_RUN).sum())
     say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -16,11 +15,11 @@ from roep_gym.evaluate.report.statistics_tables import detectable_table, power_t
 from roep_gym.evaluate.statistics.power import power_table
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["PowerArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class PowerArguments:
+class Arguments:
     """Print how many episodes show a drop of the success rate; of a run, which drop its pairs show."""
 
     run: Annotated[Path | None, tyro.conf.Positional] = None
@@ -39,9 +38,8 @@ class PowerArguments:
     """How the tables are printed."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the tables and return 0."""
-    arguments = tyro.cli(PowerArguments, args=argv, prog="roep-gym power", description=PowerArguments.__doc__)
     if arguments.run is None:
         planned = power_table(
             arguments.drops,
@@ -50,10 +48,9 @@ def run(argv: Sequence[str]) -> int:
             alpha=arguments.alpha,
             tests=arguments.tests,
         )
-        print_tables(power_tables(planned), arguments.format)
+        tables = power_tables(planned)
     else:
-        levels = StatisticsConfig(confidence=1 - arguments.alpha, power=arguments.power, resamples=1)
-        print_tables(
-            [detectable_table(paired_evidence(align(read_run(arguments.run)), levels))], arguments.format
-        )
+        config = StatisticsConfig(confidence=1 - arguments.alpha, power=arguments.power, resamples=1)
+        tables = (detectable_table(paired_evidence(align(read_run(arguments.run)), config)),)
+    print_tables(tables, arguments.format)
     return 0

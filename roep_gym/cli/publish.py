@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.terminal import say
 from roep_gym.evaluate.report.publish import MAX_MEGABYTES, publish_run
 from roep_gym.evaluate.report.records import open_run
 
-__all__ = ["PublishArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class PublishArguments:
+class Arguments:
     """Write a folder with the records of a run, and of steps and frames what its tables and figures need.
 
     `roep-gym report` makes the same tables and figures of it.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run, or of flat tables."""
     out: Path
     """The new folder, which must not exist."""
@@ -31,11 +28,8 @@ class PublishArguments:
     """Largest size of the folder; nothing is written where it would be larger."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write the folder and return 0."""
-    arguments = tyro.cli(
-        PublishArguments, args=argv, prog="roep-gym publish", description=PublishArguments.__doc__
-    )
     published = publish_run(open_run(arguments.run), arguments.out, max_megabytes=arguments.max_megabytes)
     say(
         f"{published.folder}: {published.megabytes:.2f} MB; report it with: roep-gym report {published.folder}"

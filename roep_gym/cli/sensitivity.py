@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.sensitivity import (
@@ -21,14 +20,14 @@ from roep_gym.evaluate.judging.sensitivity import (
 from roep_gym.evaluate.report.statistics_tables import break_points_table, floors_table, subsamples_table
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["SensitivityArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class SensitivityArguments:
+class Arguments:
     """Print at which value of each threshold a status changes, and whether it holds with fewer episodes."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run or of flat tables."""
     floors: tuple[float, ...] = FLOORS
     """Floors of the clean success rate."""
@@ -42,11 +41,8 @@ class SensitivityArguments:
     """Thresholds and budgets around which the statuses are looked at."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the break points, the floors and the subsets, and return 0."""
-    arguments = tyro.cli(
-        SensitivityArguments, args=argv, prog="roep-gym sensitivity", description=SensitivityArguments.__doc__
-    )
     data, config = read_run(arguments.run, arguments.gate), arguments.gate
     samples = subsample_statuses(data, config, sizes=arguments.sizes, subsets=arguments.subsets)
     tables = [

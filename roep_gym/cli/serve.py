@@ -6,8 +6,6 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -16,26 +14,24 @@ from typing import Annotated
 import tyro
 import yaml
 
+from roep_gym.cli.arguments import Repeated, policy_arguments
 from roep_gym.cli.foreign_code import announce, policy_code
-from roep_gym.cli.policy_arguments import policy_arguments
 from roep_gym.cli.terminal import say
 from roep_gym.error import unknown_name
 from roep_gym.policies.batching import BatchLimits, PolicyBatcher
 from roep_gym.policies.openpi.server import LAYOUTS, OpenPIServer, client_arguments
 from roep_gym.policies.registry import make_policy
 
-__all__ = ["ServeArguments", "run"]
-
-_EVERY_ADDRESS = ("0.0.0.0", "::")
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class ServeArguments:
+class Arguments:
     """Serve a policy over openpi's websocket protocol, until Ctrl-C."""
 
     policy: Annotated[str, tyro.conf.Positional]
     """Policy: random, expert, sb3 or module:attribute."""
-    argument: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    argument: Repeated = ()
     """Argument of the policy as key=value, the value read as YAML; give the flag once for each."""
     host: str = "127.0.0.1"
     """Address to listen at; 0.0.0.0: every address of this machine."""
@@ -43,7 +39,7 @@ class ServeArguments:
     """Port to listen at; 0: a free one, which is printed."""
     layout: str = "named"
     """How requests hold the observation: named, under our names, or libero, as openpi's LIBERO client sends it."""
-    allow_origin: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    allow_origin: Repeated = ()
     """Origin, such as https://example.org, whose web pages may connect; give the flag once for each; default: none."""
     max_batch: int = 16
     """Decisions that are asked in one call of the policy at most."""
@@ -53,9 +49,8 @@ class ServeArguments:
     """Seed of the policy's randomness in episodes for which a client sends no seed."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Serve until the process is interrupted."""
-    arguments = tyro.cli(ServeArguments, args=argv, prog="roep-gym serve", description=ServeArguments.__doc__)
     if arguments.layout not in LAYOUTS:
         raise unknown_name("layout of requests", arguments.layout, LAYOUTS)
     limits = BatchLimits(arguments.max_batch, arguments.max_wait)
@@ -83,13 +78,16 @@ def run(argv: Sequence[str]) -> int:
         try:
             server.serve_forever()
         finally:
-            _sum_up(batcher.batch_sizes)
+            sizes = batcher.batch_sizes
+            decisions = sum(size * count for size, count in sizes.items())
+            calls = f"{sizes.total()} calls of the policy, at most {max(sizes, default=0)} in one"
+            say(f"{decisions} decisions in {calls}.")
     return 0
 
 
-def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: ServeArguments) -> None:
+def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: Arguments) -> None:
     """Print where it can be reached, and the model of a plan that reaches it."""
-    host = socket.gethostname() if arguments.host in _EVERY_ADDRESS else arguments.host
+    host = socket.gethostname() if arguments.host in ("0.0.0.0", "::") else arguments.host
     say(f"Serving {arguments.policy} at ws://{host}:{server.port}; Ctrl-C ends it.")
     if arguments.layout == "named":
         model = {
@@ -102,11 +100,3 @@ def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: ServeArg
     else:
         say("For clients that send what openpi's LIBERO client sends.")
     sys.stdout.flush()
-
-
-def _sum_up(batch_sizes: Counter[int]) -> None:
-    decisions = sum(size * count for size, count in batch_sizes.items())
-    say(
-        f"{decisions} decisions in {batch_sizes.total()} calls of the policy, "
-        f"at most {max(batch_sizes, default=0)} in one."
-    )

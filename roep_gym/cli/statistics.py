@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
 
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.terminal import TableFormat, print_tables
 from roep_gym.evaluate.judging.paired_evidence import StatisticsConfig, group_evidence, paired_evidence
 from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.report.statistics_tables import groups_table, pairs_table
 from roep_gym.evaluate.store.storage import read_run
 
-__all__ = ["StatisticsArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 PairName = Literal[
     "perturb given baseline",
@@ -27,10 +26,10 @@ PairName = Literal[
 
 
 @dataclass(frozen=True)
-class StatisticsArguments:
+class Arguments:
     """Print paired differences with intervals and tests; they inform and never gate."""
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run or of flat tables."""
     pair: PairName = "perturb given baseline"
     """Pair of conditions whose rows are printed."""
@@ -40,11 +39,8 @@ class StatisticsArguments:
     """Levels and resamples."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the statistics of each row, then the means over tasks, and return 0."""
-    arguments = tyro.cli(
-        StatisticsArguments, args=argv, prog="roep-gym statistics", description=StatisticsArguments.__doc__
-    )
     aligned = align(read_run(arguments.run))
     evidence = paired_evidence(aligned, arguments.levels)
     groups = group_evidence(aligned, arguments.levels)

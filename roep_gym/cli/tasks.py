@@ -14,27 +14,27 @@ from typing import Annotated
 
 import tyro
 
+from roep_gym.cli.arguments import Flag
 from roep_gym.cli.terminal import say
 from roep_gym.suites.base import Suite, SuiteTask
 from roep_gym.suites.registry import find_suite, suite_names
 from roep_gym.typing import JSON
 
-__all__ = ["TasksArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class TasksArguments:
+class Arguments:
     """List the suites and their tasks."""
 
     suite: Annotated[str, tyro.conf.Positional] = ""
     """Suite to list, a name or module:attribute; every suite if none is given."""
-    json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    json: Flag = False
     """Print JSON."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the tasks and return 0."""
-    arguments = tyro.cli(TasksArguments, args=argv, prog="roep-gym tasks", description=TasksArguments.__doc__)
     # A suite of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     suites = [find_suite(name) for name in ([arguments.suite] if arguments.suite else suite_names())]

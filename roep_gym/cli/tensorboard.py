@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from roep_gym.cli.arguments import Folder, gate_settings
 from roep_gym.cli.terminal import say
-from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.report.records import open_run
+from roep_gym.evaluate.report.tensorboard import write_events
 
-__all__ = ["TensorboardArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class TensorboardArguments:
+class Arguments:
     """Write a run's rates, claim table and figures as TensorBoard event files.
 
     They are a view on the records, never their source. Writing again replaces what was written before.
     """
 
-    run: Annotated[Path, tyro.conf.Positional]
+    run: Folder
     """Folder of a run, or of flat tables."""
     out: Path | None = None
     """Folder of the event files; default: RUN/tensorboard."""
@@ -31,13 +28,9 @@ class TensorboardArguments:
     """JSON file with gate settings; default: the paper's."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write the event files and return 0."""
-    arguments = tyro.cli(TensorboardArguments, args=argv, prog="roep-gym tensorboard")
-    from roep_gym.evaluate.report.tensorboard import write_events
-
-    config = None if arguments.config is None else GateConfig.from_file(arguments.config)
     folder = arguments.out or arguments.run / "tensorboard"
-    files = write_events(open_run(arguments.run, config), folder)
+    files = write_events(open_run(arguments.run, gate_settings(arguments.config)), folder)
     say(f"{len(files)} event files; look at them with: tensorboard --logdir {folder}")
     return 0

@@ -6,28 +6,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
+from roep_gym.cli.arguments import Folder
 from roep_gym.cli.foreign_code import announce, training_code
 from roep_gym.cli.terminal import say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InvalidInputError, shown
 from roep_gym.mapping_reader import read_mapping
 
-__all__ = ["TrainArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class TrainArguments:
+class Arguments:
     """Train a model with Stable-Baselines3; the folder then holds a plan that evaluates it."""
 
-    config: Annotated[Path, tyro.conf.Positional]
+    config: Folder
     """YAML file with the fields of `TrainingConfig`."""
     out: Path | None = None
     """Folder of the run; default: runs/NAME."""
@@ -39,9 +37,8 @@ class TrainArguments:
     """Continue the unfinished training in the folder, from its last checkpoint or where it was ended; else begin."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Train and return 0."""
-    arguments = tyro.cli(TrainArguments, args=argv, prog="roep-gym train")
     # A wrapper of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     from roep_gym.training.config import TrainingConfig

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import tyro
 
 from roep_gym.cli.terminal import say
 from roep_gym.training.visuomotor.build import SUITES, build
 from roep_gym.training.visuomotor.collect import CollectionConfig
 from roep_gym.training.visuomotor.train import FitConfig
 
-__all__ = ["TrainVisuomotorArguments", "run"]
+__all__ = ["Arguments", "run"]
 
 
 @dataclass(frozen=True)
-class TrainVisuomotorArguments:
+class Arguments:
     """Collect scenes with the scripted expert on LIBERO and train the policy's networks.
 
     Takes about 40 minutes on two cores without a GPU. Scenes that were collected already are used again.
@@ -35,9 +32,8 @@ class TrainVisuomotorArguments:
     """Processes."""
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Collect, train, write, and return 0."""
-    arguments = tyro.cli(TrainVisuomotorArguments, args=argv, prog="roep-gym train-visuomotor")
     weights = build(
         arguments.out,
         suites=arguments.suites,
