@@ -1,74 +1,44 @@
-"""Cells and columns that several tables share, and the frame of a table with one line a row of the run.
+"""Cells and columns that several tables share, and the frame of a table with lines for each row of the run.
 
-`row_table` lays out `Field`s, each a column with what fills it; the other functions make single cells.
+`row_table` lays out fields; the other functions make fields, columns and single cells.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any
 
 import xarray as xr
 
 from roep_gym.evaluate.judging.calibrated_effect import ERROR_RATE, REPLICATED
-from roep_gym.evaluate.judging.gate import CLAIM_STATUS
+from roep_gym.evaluate.judging.noise_floor import SEVERITIES, severity_effects
 from roep_gym.evaluate.report.records import Run
-from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
+from roep_gym.evaluate.report.table import Cell, Column, Field, Table, missing, number, rate, text
 
 __all__ = [
-    "CALIBRATED_COLUMNS",
     "CALIBRATED_NOTE",
     "INFORM",
-    "INTERVAL_PARTS",
-    "PAIR_COLUMNS",
+    "RATE_PARTS",
     "REPLICATED_NOTE",
     "ROW_COLUMNS",
-    "Field",
-    "calibrated_cells",
-    "columns_of_rates",
-    "floor_cell",
-    "interval_cell",
-    "label_cells",
-    "pair_cells",
-    "range_cell",
+    "effect_fields",
+    "rate_field",
     "row_cells",
     "row_table",
-    "status_cell",
     "success_cell",
-    "unless",
-    "with_bounds",
+    "texts",
     "words",
 ]
 
-INTERVAL_PARTS = ("low", "high")
+RATE_PARTS = ("count", "n", "low", "high")
 INFORM = "They inform and never gate."
-
-
-REPLICATED_MARK = "R"
-REPLICATED_NOTE = f"{REPLICATED_MARK}: {REPLICATED}."
-
-
-def floor_cell(run: Run, row: int, floor: float, reason: str) -> Cell:
-    """Return a noise floor, marked where its clean side rests on a clone that repeats every record."""
-    cell = number(floor, ".2f", reason)
-    replicated = run.judgement.calibrated["clean_replicated"].values[row] == 1
-    return (
-        replace(cell, text=f"{cell.text} {REPLICATED_MARK}")
-        if replicated and cell.value is not None
-        else cell
-    )
-
-
-def calibrated_cells(run: Run, row: int, severity: str, reason: str) -> tuple[Cell, Cell]:
-    """Return the p-value of the calibrated verdict with its executions, and the verdict."""
-    here = run.judgement.calibrated.sel(severity=severity).isel(row=row)
-    executions = f" ({int(here['clean_executions'])} + {int(here['perturbed_executions'])})"
-    p_value = number(float(here["p_value"]), ".3g", reason)
-    if p_value.value is None:
-        return p_value, missing(reason)
-    return replace(p_value, text=p_value.text + executions), text(here["label"].item())
+REPLICATED_NOTE = f"R: {REPLICATED}."
+CALIBRATED_NOTE = (
+    "The calibrated effect is an exact test that clean and perturbed executions of the same episodes are exchangeable, "
+    "clones included (clean + perturbed executions of an episode); it errs in at most "
+    f"{100 * ERROR_RATE:g} % of rows without an effect."
+)
 
 
 def words(**headings: str) -> tuple[Column, ...]:
@@ -76,60 +46,36 @@ def words(**headings: str) -> tuple[Column, ...]:
     return tuple(Column(name, heading, "left") for name, heading in headings.items())
 
 
-def columns_of_rates(**headings: str) -> tuple[Column, ...]:
-    """Return columns of rates with their counts and intervals, by name and heading."""
-    return tuple(
-        Column(name, heading, parts=("count", "n", "low", "high")) for name, heading in headings.items()
-    )
-
-
-CALIBRATED_COLUMNS = (
-    Column("calibrated_p", "Calibrated p (executions)"),
-    *words(calibrated_effect="Calibrated effect"),
-)
-CALIBRATED_NOTE = (
-    "The calibrated effect is an exact test that clean and perturbed executions of the same episodes are exchangeable, "
-    "clones included (clean + perturbed executions of an episode); it errs in at most "
-    f"{100 * ERROR_RATE:g} % of rows without an effect."
-)
 ROW_COLUMNS = words(model="Model", suite="Suite", task="Task")
-PAIR_COLUMNS = (
-    Column("support", "Pairs"),
-    Column("lost", "Lost"),
-    Column("gained", "Gained"),
-    Column("difference", "Difference [paired score]", parts=INTERVAL_PARTS),
-    Column("bootstrap", "Bootstrap over initial states", "left", parts=INTERVAL_PARTS),
-    Column("mcnemar_p", "McNemar p"),
-    Column("holm_p", "Holm p"),
-)
 
 
-class Field(NamedTuple):
-    """One column of a table of rows.
+def row_table(
+    run: Run,
+    name: str,
+    title: str,
+    fields: Sequence[Field],
+    notes: Sequence[str] = (),
+    lines: Iterable[tuple[int, Any]] | None = None,
+) -> Table:
+    """Return a table that begins with model, suite and task.
 
-    Attributes:
-        column: The column.
-        cell: Makes its cell of a row.
-        downstream: Whether its value is not applicable where the row is not admitted.
+    Args:
+        run: The run.
+        name: Identifier.
+        title: What it shows.
+        fields: The columns that follow; their cells are made of a row, or of the two parts of a line.
+        notes: Lines below it.
+        lines: A row with something further for each line; None: one line for each row.
     """
-
-    column: Column
-    cell: Callable[[int], Cell]
-    downstream: bool = False
-
-
-def row_table(run: Run, name: str, title: str, fields: Sequence[Field], notes: Sequence[str] = ()) -> Table:
-    """Return a table with one line a row of the run: model, suite, task, then the fields."""
     rows = []
-    for row in range(run.rows):
+    every: Iterable[tuple[Any, ...]] = zip(range(run.rows), strict=True) if lines is None else lines
+    for row, *further in every:
         barred = run.not_admitted(row)
-        rows.append(
-            (
-                *row_cells(run, row),
-                *(unless(barred if field.downstream else "", field.cell, row) for field in fields),
-            )
+        cells = (
+            missing(barred) if barred and field.downstream else field.cell(row, *further) for field in fields
         )
-    return Table(name, title, (*ROW_COLUMNS, *(f.column for f in fields)), tuple(rows), tuple(notes))
+        rows.append((*row_cells(run, row), *cells))
+    return Table(name, title, (*ROW_COLUMNS, *fields), tuple(rows), tuple(notes))
 
 
 def row_cells(run: Run, row: int) -> tuple[Cell, ...]:
@@ -137,9 +83,23 @@ def row_cells(run: Run, row: int) -> tuple[Cell, ...]:
     return tuple(map(text, run.label(row)))
 
 
-def unless(barred: str, make: Callable[[int], Cell], row: int) -> Cell:
-    """Return what `make` makes of a row, or N/A for the reason that bars it."""
-    return missing(barred) if barred else make(row)
+def texts(data: xr.Dataset, **headings: str) -> tuple[Field, ...]:
+    """Return fields that show variables along `row` as text, by the name of the variable and heading."""
+    return tuple(
+        Field(name, heading, "left", cell=lambda row, values=data[name].values: text(values[row]))
+        for name, heading in headings.items()
+    )
+
+
+def rate_field(run: Run, name: str, heading: str, condition: str, outcome: str = "success") -> Field:
+    """Return the field of a rate; what is not clean is downstream of admission."""
+    return Field(
+        name,
+        heading,
+        parts=RATE_PARTS,
+        cell=lambda row: success_cell(run, row, condition, outcome),
+        downstream=condition != "baseline",
+    )
 
 
 def success_cell(run: Run, row: int, condition: str, outcome: str = "success") -> Cell:
@@ -150,42 +110,48 @@ def success_cell(run: Run, row: int, condition: str, outcome: str = "success") -
     return rate(value, int(cell["count"]), int(cell["n"]), (low, high), reason)
 
 
-def label_cells(cell: xr.Dataset) -> list[Cell]:
-    """Return model, suite and task of a row of a Dataset."""
-    return [text(cell[column.name].item()) for column in ROW_COLUMNS]
+def effect_fields(run: Run) -> tuple[Field, ...]:
+    """Return fields of Delta SR, its noise floor, the effect against it, and the calibrated p-value and verdict.
 
+    Their cells are made of a row and one of `SEVERITIES`, medium where none is named.
+    """
+    config, calibrated = run.judgement.config, run.judgement.calibrated
+    against = severity_effects(run.judgement.rates, tolerance=config.tolerance).sel(outcome="success")
 
-def status_cell(label: xr.DataArray) -> Cell:
-    """Return a trace label as people read it."""
-    return Cell(str(label.item()), CLAIM_STATUS[str(label.item())])
+    def absent(row: int, severity: str, *suffixes: str) -> str:
+        names = [f"{name}{suffix}" for suffix in suffixes for name in ("baseline", SEVERITIES[severity])]
+        return run.first_absent(row, names) or "no pair ran in the same scene"
 
+    def delta(row: int, severity: str = "medium") -> Cell:
+        value = against["signed_effect"].sel(severity=severity).values[row]
+        return number(float(value), "+.2f", absent(row, severity, ""))
 
-def pair_cells(cell: xr.Dataset) -> list[Cell]:
-    """Return the cells of `PAIR_COLUMNS` of one row of `paired_statistics`."""
-    reason = str(cell["bootstrap_reason"].item()) or "no pair"
-    counts = [count(int(cell[name])) for name in ("support", "lost", "gained")]
-    value, low, high = (float(cell[name]) for name in ("difference", "score_low", "score_high"))
-    p_values = [number(float(cell[name]), ".3g", reason) for name in ("mcnemar_p", "holm_p")]
-    return [*counts, with_bounds(value, low, high, reason), interval_cell(cell), *p_values]
+    def floor(row: int, severity: str = "medium") -> Cell:
+        value = against["floor"].sel(severity=severity).values[row]
+        cell = number(float(value), ".2f", absent(row, severity, "", "_clone"))
+        replicated = cell.value is not None and calibrated["clean_replicated"].values[row] == 1
+        return replace(cell, text=f"{cell.text} R") if replicated else cell
 
+    def effect(row: int, severity: str = "medium") -> Cell:
+        here = against.sel(severity=severity).isel(row=row)
+        known = int(here["above_floor"]) >= 0
+        return text(here["label"].item()) if known else missing(absent(row, severity, "", "_clone"))
 
-def interval_cell(cell: xr.Dataset) -> Cell:
-    """Return the bootstrap interval, or why there is none."""
-    low, high = float(cell["bootstrap_low"]), float(cell["bootstrap_high"])
-    return range_cell(low, high, str(cell["bootstrap_reason"].item()))
+    def p_value(row: int, severity: str = "medium") -> Cell:
+        here = calibrated.sel(severity=severity).isel(row=row)
+        cell = number(float(here["p_value"]), ".3g", absent(row, severity, ""))
+        executions = f" ({int(here['clean_executions'])} + {int(here['perturbed_executions'])})"
+        return cell if cell.value is None else replace(cell, text=cell.text + executions)
 
+    def verdict(row: int, severity: str = "medium") -> Cell:
+        tested = p_value(row, severity)
+        label = calibrated["label"].sel(severity=severity).values[row]
+        return text(label) if tested.value is not None else tested
 
-def range_cell(low: float, high: float, reason: str) -> Cell:
-    """Return an interval, or the reason why there is none."""
-    if math.isnan(low):
-        return missing(reason)
-    shown = f"[{low:+.2f}, {high:+.2f}]"
-    return Cell(shown, shown, parts=dict(zip(INTERVAL_PARTS, (low, high), strict=True)))
-
-
-def with_bounds(value: float, low: float, high: float, reason: str) -> Cell:
-    """Return a difference with its bounds, or the reason why there is none."""
-    if math.isnan(value) or math.isnan(low):
-        return missing(reason)
-    parts = dict(zip(INTERVAL_PARTS, (low, high), strict=True))
-    return Cell(value, f"{value:+.2f} [{low:+.2f}, {high:+.2f}]", parts=parts)
+    return (
+        Field("delta_sr", "Delta SR", cell=delta, downstream=True),
+        Field("noise_floor_sr", "Floor F_SR", cell=floor, downstream=True),
+        Field("effect", "Effect", "left", cell=effect, downstream=True),
+        Field("calibrated_p", "Calibrated p (executions)", cell=p_value, downstream=True),
+        Field("calibrated_effect", "Calibrated effect", "left", cell=verdict, downstream=True),
+    )

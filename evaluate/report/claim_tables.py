@@ -6,15 +6,18 @@ decide follows from `roep_gym.evaluate.judging.checks.CHECKS`.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from functools import partial
+from typing import Literal
 
-from roep_gym.evaluate.judging.checks import CHECKS, Check
+from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.judging.gate import CLAIM_STATUS, FAIL, LABELS, NOT_COMPUTABLE, PASS
 from roep_gym.evaluate.judging.summaries import status_counts
 from roep_gym.evaluate.judging.verdict_document import WORDING, departures, status_summary
-from roep_gym.evaluate.report.cells import ROW_COLUMNS, Field, row_cells, row_table, success_cell, words
+from roep_gym.evaluate.report.cells import ROW_COLUMNS, row_cells, row_table, success_cell, texts, words
 from roep_gym.evaluate.report.records import Run
-from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, text
+from roep_gym.evaluate.report.table import Cell, Column, Field, Table, count, missing, number, table_of, text
 
 __all__ = ["ALL_SUITES", "checks", "claims", "gate_rules", "semantics", "statuses"]
 
@@ -49,50 +52,61 @@ def claims(run: Run) -> Table:
     verdicts, floor = run.judgement.verdicts, run.judgement.floor.sel(outcome="success")
     thresholds = departures(run.judgement, "; ") or "paper"
 
-    def verdict_text(name: str) -> Field:
-        (column,) = words(**{name: name.replace("_", " ").capitalize()})
-        return Field(column, lambda row: text(verdicts[name].values[row]))
+    def counted(condition: str, row: int) -> Cell:
+        cell = success_cell(run, row, condition)
+        if cell.value is None:
+            return cell
+        return replace(cell, text=f"{cell.value:.2f} ({cell.parts['count']}/{cell.parts['n']})")
 
     def delta(row: int) -> Cell:
         value, limit = (float(floor[name].values[row]) for name in ("signed_effect", "floor"))
-        cell = number(value, "+.2f", run.absent(row, "baseline") or run.absent(row, "perturb"))
-        place = {1: f" above {limit:.2f}", 0: f" within {limit:.2f}"}.get(
-            int(floor["above_floor"].values[row]), ""
-        )
-        return replace(cell, text=cell.text + place)
+        cell = number(value, "+.2f", run.first_absent(row, ("baseline", "perturb")))
+        where = {1: f" above {limit:.2f}", 0: f" within {limit:.2f}"}
+        return replace(cell, text=cell.text + where.get(int(floor["above_floor"].values[row]), ""))
 
-    people = (
-        Field(Column("clean_sr", "Clean SR", reader="people"), lambda row: _counted(run, row, "baseline")),
-        Field(
-            Column("perturb_sr", "Medium SR", reader="people"),
-            lambda row: _counted(run, row, "perturb"),
-            True,
-        ),
-        Field(Column("delta_sr", "Delta SR, floor", reader="people"), delta, True),
+    def checks_behind(row: int) -> Cell:
+        deciding = str(verdicts["deciding_check"].values[row])
+        if not deciding:
+            return text("")
+        first = [check.name for check in CHECKS].index(deciding)
+        later = () if run.not_admitted(row) else verdicts["verdict"].values[row, first + 1 :].tolist()
+        failed = [str(first + k) for k, verdict in enumerate(later, start=2) if verdict == FAIL]
+        return text(", ".join([f"{first + 1} ({verdicts['reason'].values[row, first]})", *failed]))
+
+    label, status, factor, notes = texts(
+        verdicts,
+        trace_label="Trace label",
+        claim_status="Claim status",
+        limiting_factor="Limiting factor",
+        notes="Notes",
     )
-    label, status, factor, notes = map(
-        verdict_text, ("trace_label", "claim_status", "limiting_factor", "notes")
-    )
-    behind = Column("checks_behind", "Checks behind it", "left", reader="people")
-    further = (
-        Field(
-            Column("admission_failed", ""), lambda row: text(run.judgement.admission["failed"].values[row])
-        ),
-        Field(Column("effect", ""), lambda row: text(floor["label"].values[row]), True),
-        notes,
-        Field(Column("thresholds", ""), lambda _: text(thresholds)),
-    )
-    programs = (*(field for k in range(len(CHECKS)) for field in _check_fields(run, k)), *further)
+    failed, effect = run.judgement.admission["failed"].values, floor["label"].values
     fields = (
-        *people,
-        _for_programs(label),
+        *_for(
+            "people",
+            Field("clean_sr", "Clean SR", cell=partial(counted, "baseline")),
+            Field("perturb_sr", "Medium SR", cell=partial(counted, "perturb"), downstream=True),
+            Field("delta_sr", "Delta SR, floor", cell=delta, downstream=True),
+        ),
+        *_for("programs", label),
         status,
         factor,
-        Field(behind, lambda row: text(_checks_behind(run, row))),
-        *map(_for_programs, programs),
+        *_for("people", Field("checks_behind", "Checks behind it", "left", cell=checks_behind)),
+        *_for(
+            "programs",
+            *(field for k in range(len(CHECKS)) for field in _check_fields(run, k)),
+            Field("admission_failed", "", cell=lambda row: text(failed[row])),
+            Field("effect", "", cell=lambda row: text(effect[row]), downstream=True),
+            notes,
+            Field("thresholds", "", cell=lambda _: text(thresholds)),
+        ),
     )
     below = (status_summary(run.judgement), *_notes_below(run), WORDING)
     return row_table(run, "claims", "Claims and what limits them", fields, below)
+
+
+def _for(reader: Literal["people", "programs"], *fields: Field) -> tuple[Field, ...]:
+    return tuple(replace(field, reader=reader) for field in fields)
 
 
 def _notes_below(run: Run) -> list[str]:
@@ -107,19 +121,6 @@ def _notes_below(run: Run) -> list[str]:
     ]
 
 
-def _for_programs(field: Field) -> Field:
-    return field._replace(column=replace(field.column, reader="programs"))
-
-
-def _counted(run: Run, row: int, condition: str) -> Cell:
-    """Return a success rate with its counts."""
-    cell = success_cell(run, row, condition)
-    counts = (
-        f"{cell.value:.2f} ({cell.parts['count']}/{cell.parts['n']})" if cell.value is not None else cell.text
-    )
-    return replace(cell, text=counts)
-
-
 def _check_fields(run: Run, k: int) -> tuple[Field, Field]:
     """Return value and verdict of a check for programs; a verdict that is not pass or fail comes with its reason."""
     verdicts, name = run.judgement.verdicts, CHECKS[k].name
@@ -132,82 +133,66 @@ def _check_fields(run: Run, k: int) -> tuple[Field, Field]:
         found, reason = verdicts["verdict"].values[row, k], verdicts["reason"].values[row, k]
         return text(f"{found}: {reason}" if found == NOT_COMPUTABLE else found)
 
-    return Field(Column(f"{name}_value", ""), value), Field(Column(f"{name}_verdict", ""), verdict, bool(k))
+    return Field(f"{name}_value", "", cell=value), Field(
+        f"{name}_verdict", "", cell=verdict, downstream=bool(k)
+    )
 
 
-def _checks_behind(run: Run, row: int) -> str:
-    """Return the deciding check with its reason and the numbers of the later ones that fail."""
-    verdicts = run.judgement.verdicts
-    deciding = str(verdicts["deciding_check"].values[row])
-    if not deciding:
-        return ""
-    first = [check.name for check in CHECKS].index(deciding)
-    later = () if run.not_admitted(row) else verdicts["verdict"].values[row, first + 1 :].tolist()
-    failed = [str(first + k) for k, verdict in enumerate(later, start=2) if verdict == FAIL]
-    return ", ".join([f"{first + 1} ({verdicts['reason'].values[row, first]})", *failed])
+_CHECK_COLUMNS = (Column("number", "#"), *words(check="Check", rule="Rule"))
+
+
+def _check_cells(k: int, threshold: float) -> tuple[Cell, ...]:
+    """Return the cells of `_CHECK_COLUMNS`."""
+    return count(k + 1), text(CHECKS[k].name), text(CHECKS[k].rule.format(threshold))
 
 
 def checks(run: Run) -> Table:
     """Every check of every row with its value, threshold and verdict."""
-    return Table(
-        "checks",
-        "Every check of every row",
-        (
-            *ROW_COLUMNS,
-            Column("number", "#"),
-            *words(check="Check", rule="Rule"),
-            Column("value", "Value"),
-            Column("threshold", "Threshold"),
-            *words(verdict="Verdict", reason="Why it is not a pass"),
-        ),
-        tuple(_check_line(run, row, k, check) for row in range(run.rows) for k, check in enumerate(CHECKS)),
-        (WORDING,),
+    verdicts, rows = run.judgement.verdicts, []
+    for row, k in itertools.product(range(run.rows), range(len(CHECKS))):
+        value, threshold = (float(verdicts[name].values[row, k]) for name in ("value", "threshold"))
+        verdict, reason = (str(verdicts[name].values[row, k]) for name in ("verdict", "reason"))
+        barred = run.not_admitted(row) if k else ""
+        rows.append(
+            (
+                *row_cells(run, row),
+                *_check_cells(k, threshold),
+                missing(barred) if barred else number(value, ".4g", reason),
+                Cell(threshold, f"{threshold:g}"),
+                missing(barred) if barred else text(verdict),
+                text("" if barred else reason),
+            )
+        )
+    columns = (
+        *ROW_COLUMNS,
+        *_CHECK_COLUMNS,
+        Column("value", "Value"),
+        Column("threshold", "Threshold"),
+        *words(verdict="Verdict", reason="Why it is not a pass"),
     )
-
-
-def _check_line(run: Run, row: int, k: int, check: Check) -> tuple[Cell, ...]:
-    verdicts, barred = run.judgement.verdicts, run.not_admitted(row) if k else ""
-    value, threshold = (float(verdicts[name].values[row, k]) for name in ("value", "threshold"))
-    verdict, reason = (str(verdicts[name].values[row, k]) for name in ("verdict", "reason"))
-    return (
-        *row_cells(run, row),
-        count(k + 1),
-        text(check.name),
-        text(check.rule.format(threshold)),
-        missing(barred) if barred else number(value, ".4g", reason),
-        Cell(threshold, f"{threshold:g}"),
-        missing(barred) if barred else text(verdict),
-        text("" if barred else reason),
-    )
+    return Table("checks", "Every check of every row", columns, tuple(rows), (WORDING,))
 
 
 def semantics(run: Run) -> Table:
     """Table 2: what each claim status means, and how many rows of the run have it."""
-    labels = run.judgement.verdicts["trace_label"].values.tolist()
-    rows = [
-        (
-            *map(text, (CLAIM_STATUS[label], label, _decided_by(label), *_MEANING[label])),
-            count(labels.count(label)),
-        )
-        for label in reversed(LABELS)
-    ]
-    columns = words(
-        claim_status="Claim status",
-        trace_label="Trace label",
-        decided_by="Decided by",
-        says="What the records show",
-        does_not_say="What they do not",
+    found = run.judgement.verdicts["trace_label"].values.tolist()
+    fields = (
+        Field("claim_status", "Claim status", "left", cell=lambda label: text(CLAIM_STATUS[label])),
+        Field("trace_label", "Trace label", "left", cell=text),
+        Field("decided_by", "Decided by", "left", cell=_decided_by),
+        Field("says", "What the records show", "left", cell=lambda label: text(_MEANING[label][0])),
+        Field("does_not_say", "What they do not", "left", cell=lambda label: text(_MEANING[label][1])),
+        Field("rows", "Rows", cell=lambda label: count(found.count(label))),
     )
-    title = "Claim statuses and their meaning"
-    return Table("2", title, (*columns, Column("rows", "Rows")), tuple(rows), (WORDING,))
+    return table_of("2", "Claim statuses and their meaning", fields, reversed(LABELS), (WORDING,))
 
 
-def _decided_by(label: str) -> str:
+def _decided_by(label: str) -> Cell:
     """Return the numbers of the checks that decide a label."""
     numbers = [k for k, check in enumerate(CHECKS, start=1) if check.label == label]
     if len(numbers) < 2:
-        return f"check {numbers[0]}" if numbers else "all checks hold"
-    return f"checks {numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]}"
+        return text(f"check {numbers[0]}" if numbers else "all checks hold")
+    return text(f"checks {numbers[0]} {'and' if len(numbers) == 2 else 'to'} {numbers[-1]}")
 
 
 def gate_rules(run: Run) -> Table:
@@ -221,17 +206,14 @@ def gate_rules(run: Run) -> Table:
         )
         rows.append(
             (
-                count(k + 1),
-                text(check.name),
-                text(check.rule.format(threshold)),
+                *_check_cells(k, threshold),
                 Cell(threshold, f"{threshold:g}"),
                 text(CLAIM_STATUS[check.label]),
                 *(count(found.count(name)) for name in (PASS, FAIL, NOT_COMPUTABLE)),
             )
         )
     columns = (
-        Column("number", "#"),
-        *words(check="Check", rule="Rule"),
+        *_CHECK_COLUMNS,
         Column("threshold", "Threshold"),
         *words(otherwise="If not satisfied"),
         Column("pass", "Rows that pass"),
@@ -248,11 +230,12 @@ def gate_rules(run: Run) -> Table:
 
 def statuses(run: Run) -> Table:
     """Table A3: how many rows of each model and suite have each status."""
-    counts = status_counts(run.judgement)["rows"].sel(trace_label=list(reversed(LABELS)))
-    rows = [
-        (text(group["model"].item()), text(group["suite"].item()), *(count(int(k)) for k in group.values))
-        for group in counts.transpose("group", "trace_label")
-    ]
-    rows.append((text(ALL_SUITES), text(ALL_SUITES), *(count(int(k)) for k in counts.sum("group").values)))
-    columns = (*ROW_COLUMNS[:2], *(Column(label, CLAIM_STATUS[label]) for label in reversed(LABELS)))
-    return Table("A3", "Status counts", columns, tuple(rows), (WORDING,))
+    labels = LABELS[::-1]
+    counts = (
+        status_counts(run.judgement)["rows"].sel(trace_label=list(labels)).transpose("group", "trace_label")
+    )
+    rows = [(group["model"].item(), group["suite"].item(), *group.values) for group in counts]
+    rows.append((ALL_SUITES, ALL_SUITES, *counts.sum("group").values))
+    cells = tuple((text(model), text(suite), *map(count, numbers)) for model, suite, *numbers in rows)
+    columns = (*ROW_COLUMNS[:2], *(Column(label, CLAIM_STATUS[label]) for label in labels))
+    return Table("A3", "Status counts", columns, cells, (WORDING,))

@@ -131,6 +131,11 @@ class Run:
         )
         return np.flatnonzero(chosen)
 
+    def recorded(self, row: int, condition: str) -> IntArray:
+        """Return the positions of a row's recorded episodes in a condition, in the order of their keys."""
+        at = self.at(row, condition)
+        return at[self.data["success"].values[at] != NOT_RUN]
+
     def unavailable(self, row: int, condition: str) -> bool:
         """Return whether a condition needs a shield that the row does not have."""
         return CONDITIONS[condition].shielded and str(self.data["shield_status"].values[row]) != "trained"
@@ -142,12 +147,12 @@ class Run:
 
     def absent(self, row: int, condition: str) -> str:
         """Return why a condition of a row has no value; empty where an episode was recorded."""
-        at = self.at(row, condition)
-        if at.size and (self.data["success"].values[at] != NOT_RUN).any():
+        if self.recorded(row, condition).size:
             return ""
         if self.unavailable(row, condition):
             return self.no_shield(row)
-        return f"{condition!r} " + ("has no recorded episode" if at.size else "is not planned")
+        planned = self.at(row, condition).size
+        return f"{condition!r} " + ("has no recorded episode" if planned else "is not planned")
 
     def first_absent(self, row: int, conditions: Sequence[str]) -> str:
         """Return why the first of some conditions that has no value has none; empty where all have one."""
@@ -163,8 +168,7 @@ class Run:
 
     def outcomes(self, row: int, condition: str) -> pd.DataFrame:
         """Return the recorded episodes of a condition: seed_group, episode, reason, steps, intervention_steps."""
-        at = self.at(row, condition)
-        at = at[self.data["success"].values[at] != NOT_RUN]
+        at = self.recorded(row, condition)
         names = {"seed_group": "seed_group", "episode": "episode_index", "steps": "steps",
                  "intervention_steps": "intervention_steps", "refusals": "refusals", "success": "success"}  # fmt: skip
         table = pd.DataFrame({name: self.data[variable].values[at] for name, variable in names.items()})

@@ -6,6 +6,9 @@ Each function makes a table of what `roep_gym.evaluate.judging`, `.statistics` o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,20 +16,9 @@ import xarray as xr
 
 from roep_gym.evaluate.comparison.comparison import Comparison
 from roep_gym.evaluate.comparison.premises import EQUAL, NOT_RECORDED
-from roep_gym.evaluate.report.cells import (
-    INFORM,
-    INTERVAL_PARTS,
-    PAIR_COLUMNS,
-    ROW_COLUMNS,
-    interval_cell,
-    label_cells,
-    pair_cells,
-    range_cell,
-    status_cell,
-    with_bounds,
-    words,
-)
-from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, text
+from roep_gym.evaluate.judging.gate import CLAIM_STATUS
+from roep_gym.evaluate.report.cells import INFORM, ROW_COLUMNS, words
+from roep_gym.evaluate.report.table import Cell, Column, Field, Table, count, missing, number, table_of, text
 
 __all__ = [
     "beside_paper_table",
@@ -42,73 +34,141 @@ __all__ = [
     "subsamples_table",
 ]
 
+_BOUNDS = ("low", "high")
+
+
+def _lines(data: xr.Dataset, dim: str = "row") -> list[xr.Dataset]:
+    return [data.isel({dim: k}) for k in range(data.sizes[dim])]
+
+
+def _texts(*columns: Column) -> tuple[Field, ...]:
+    """Return fields that show variables of a line as text."""
+    return tuple(
+        Field(
+            column.name, column.heading, "left", cell=lambda line, name=column.name: text(line[name].item())
+        )
+        for column in columns
+    )
+
+
+def _counts(**headings: str) -> tuple[Field, ...]:
+    """Return fields that show variables of a line as counts."""
+    return tuple(
+        Field(name, heading, cell=lambda line, name=name: count(int(line[name])))
+        for name, heading in headings.items()
+    )
+
+
+def _number(name: str, heading: str, form: str, why: Callable[[xr.Dataset], str] = lambda line: "") -> Field:
+    """Return a field that shows a variable of a line as a number."""
+    return Field(name, heading, cell=lambda line: number(float(line[name]), form, why(line)))
+
+
+def _status(name: str, heading: str, variable: str, **at: int) -> Field:
+    """Return a field that shows a variable of a line, a trace label, as people read it."""
+
+    def cell(line: xr.Dataset) -> Cell:
+        label = str(line[variable].isel(at).item())
+        return Cell(label, CLAIM_STATUS[label])
+
+    return Field(name, heading, "left", cell=cell)
+
+
+def _interval(low: float, high: float, reason: str) -> Cell:
+    """Return an interval, or the reason why there is none."""
+    if math.isnan(low):
+        return missing(reason)
+    shown = f"[{low:+.2f}, {high:+.2f}]"
+    return Cell(shown, shown, parts={"low": low, "high": high})
+
+
+def _with_bounds(value: float, low: float, high: float, reason: str) -> Cell:
+    """Return a difference with its bounds, or the reason why there is none."""
+    if math.isnan(value):
+        return missing(reason)
+    interval = _interval(low, high, reason)
+    return (
+        interval
+        if interval.value is None
+        else replace(interval, value=value, text=f"{value:+.2f} {interval.text}")
+    )
+
+
+def _bootstrap(heading: str) -> Field:
+    def cell(line: xr.Dataset) -> Cell:
+        reason = str(line["bootstrap_reason"].item())
+        return _interval(float(line["bootstrap_low"]), float(line["bootstrap_high"]), reason)
+
+    return Field("bootstrap", heading, "left", parts=_BOUNDS, cell=cell)
+
+
+def _no_pair(line: xr.Dataset) -> str:
+    return str(line["bootstrap_reason"].item()) or "no pair"
+
+
+def _difference(line: xr.Dataset) -> Cell:
+    value, low, high = (float(line[name]) for name in ("difference", "score_low", "score_high"))
+    return _with_bounds(value, low, high, _no_pair(line))
+
+
+def _detectable(line: xr.Dataset) -> Cell:
+    reason = str(line["bootstrap_reason"].item()) if math.isnan(float(line["mcnemar_p"])) else ""
+    reason = reason or "not even the loss of every success would show"
+    return number(float(line["detectable_drop"]), ".2f", reason)
+
+
+_LABELS = _texts(*ROW_COLUMNS)
+_PAIR = (
+    *_counts(support="Pairs", lost="Lost", gained="Gained"),
+    Field("difference", "Difference [paired score]", parts=_BOUNDS, cell=_difference),
+    _bootstrap("Bootstrap over initial states"),
+    _number("mcnemar_p", "McNemar p", ".3g", _no_pair),
+    _number("holm_p", "Holm p", ".3g", _no_pair),
+)
+"""Fields of a line of `paired_statistics`."""
+
 
 def pairs_table(evidence: xr.Dataset, pair: str) -> Table:
     """Return the statistics of one pair of conditions, as `paired_evidence` gives them."""
-    one = evidence.sel(pair=pair)
-    level = evidence.attrs["power"]
-    rows = []
-    for row in range(one.sizes["row"]):
-        cell = one.isel(row=row)
-        rows.append((*label_cells(cell), *pair_cells(cell), _detectable(cell)))
-    return Table(
-        name=pair,
-        title=f"Paired differences of SR, {pair} (positive: the base succeeds more often)",
-        columns=(*ROW_COLUMNS, *PAIR_COLUMNS, Column("detectable_drop", "Detectable drop")),
-        rows=tuple(rows),
-        notes=(
-            f"Detectable drop: the smallest one that the exact McNemar test reports with probability {level:g} at this "
-            "number of pairs and this share of gained ones. Holm p: adjusted for all rows of the table.",
-            f"McNemar's test is exact; the bootstrap is too narrow where few pairs are discordant. {INFORM}",
-        ),
+    fields = (*_LABELS, *_PAIR, Field("detectable_drop", "Detectable drop", cell=_detectable))
+    title = f"Paired differences of SR, {pair} (positive: the base succeeds more often)"
+    notes = (
+        f"Detectable drop: the smallest one that the exact McNemar test reports with probability "
+        f"{evidence.attrs['power']:g} at this number of pairs and this share of gained ones. Holm p: adjusted for all "
+        "rows of the table.",
+        f"McNemar's test is exact; the bootstrap is too narrow where few pairs are discordant. {INFORM}",
     )
+    return table_of(pair, title, fields, _lines(evidence.sel(pair=pair)), notes)
 
 
 def groups_table(groups: xr.Dataset) -> Table:
     """Return the mean differences of `roep_gym.evaluate.judging.paired_evidence.group_evidence`."""
-    names = [str(name) for name in groups.coords if name != "pair"]
-    rows = []
-    for group in range(groups.sizes["group"]):
-        for pair in groups["pair"].values:
-            cell = groups.isel(group=group).sel(pair=pair)
-            rows.append((
-                *(text(cell[name].item()) for name in names), text(pair),
-                count(int(cell["tasks"])),
-                number(float(cell["difference"]), "+.3f", str(cell["bootstrap_reason"].item())),
-                interval_cell(cell),
-            ))  # fmt: skip
-    return Table(
-        name="means",
-        title="Mean differences of SR over tasks, with a bootstrap over tasks and initial states",
-        columns=(
-            *(Column(name, name.capitalize(), "left") for name in names),
-            Column("pair", "Pair", "left"),
-            Column("tasks", "Tasks"),
-            Column("difference", "Mean difference"),
-            Column("bootstrap", "Interval", "left", parts=INTERVAL_PARTS),
-        ),
-        rows=tuple(rows),
-        notes=(f"With few tasks the interval is too narrow: it knows no other tasks than these. {INFORM}",),
+    names = {str(name): str(name).capitalize() for name in groups.coords if name != "pair"}
+    fields = (
+        *_texts(*words(**names, pair="Pair")),
+        *_counts(tasks="Tasks"),
+        _number("difference", "Mean difference", "+.3f", lambda line: str(line["bootstrap_reason"].item())),
+        _bootstrap("Interval"),
     )
+    lines = [line for group in _lines(groups, "group") for line in _lines(group, "pair")]
+    title = "Mean differences of SR over tasks, with a bootstrap over tasks and initial states"
+    notes = (f"With few tasks the interval is too narrow: it knows no other tasks than these. {INFORM}",)
+    return table_of("means", title, fields, lines, notes)
 
 
 def detectable_table(evidence: xr.Dataset) -> Table:
     """Return the smallest drops that a run's pairs show."""
     pairs = ("perturb given baseline", "recovery given baseline", "full given perturb")
-    rows = [
-        (
-            *label_cells(evidence.isel(row=row)),
-            *(_detectable(evidence.isel(row=row).sel(pair=pair)) for pair in pairs),
-        )
-        for row in range(evidence.sizes["row"])
-    ]
-    return Table(
-        name="detectable",
-        title=f"Smallest drop of SR that this run shows with probability {evidence.attrs['power']:g}",
-        columns=(*ROW_COLUMNS, *(Column(pair.replace(" ", "_"), pair) for pair in pairs)),
-        rows=tuple(rows),
-        notes=("By the exact McNemar test of a single row, at the recorded share of gained pairs.",),
+    fields = (
+        *_LABELS,
+        *(
+            Field(pair.replace(" ", "_"), pair, cell=lambda line, pair=pair: _detectable(line.sel(pair=pair)))
+            for pair in pairs
+        ),
     )
+    title = f"Smallest drop of SR that this run shows with probability {evidence.attrs['power']:g}"
+    notes = ("By the exact McNemar test of a single row, at the recorded share of gained pairs.",)
+    return table_of("detectable", title, fields, _lines(evidence), notes)
 
 
 def power_tables(table: xr.Dataset) -> tuple[Table, ...]:
@@ -119,155 +179,117 @@ def power_tables(table: xr.Dataset) -> tuple[Table, ...]:
         "unpaired": "not paired",
     }
     level = f"power {table.attrs['power']:g}, level {table.attrs['alpha']:g}"
-    tests = table.attrs["tests"]
-    if tests > 1:
-        level += f" over {tests} rows (Holm's first step)"
+    if table.attrs["tests"] > 1:
+        level += f" over {table.attrs['tests']} rows (Holm's first step)"
+
+    def episodes(drop: float, design: str) -> Field:
+        def cell(line: xr.Dataset) -> Cell:
+            return number(float(line[design].sel(success_drop=drop)), ".0f", "more than the base rate")
+
+        return Field(f"drop_{drop:g}", f"drop {drop:g}", cell=cell)
+
     drops = table["success_drop"].values.tolist()
     return tuple(
-        Table(
-            name=name,
-            title=f"Episodes of each condition that show a drop of SR: {design} ({level})",
-            columns=(
-                Column("base_rate", "Base SR"),
-                *(Column(f"drop_{drop:g}", f"drop {drop:g}") for drop in drops),
-            ),
-            rows=tuple(
-                (
-                    number(float(rate), ".2f", ""),
-                    *(
-                        number(float(n), ".0f", "more than the base rate")
-                        for n in table[name].sel(base_rate=rate).values
-                    ),
-                )
-                for rate in table["base_rate"].values
-            ),
+        table_of(
+            name,
+            f"Episodes of each condition that show a drop of SR: {design} ({level})",
+            (_number("base_rate", "Base SR", ".2f"), *(episodes(drop, name) for drop in drops)),
+            _lines(table, "base_rate"),
         )
         for name, design in designs.items()
     )
 
 
-def _detectable(cell: xr.Dataset) -> Cell:
-    reason = str(cell["bootstrap_reason"].item()) if math.isnan(float(cell["mcnemar_p"])) else ""
-    return number(
-        float(cell["detectable_drop"]), ".2f", reason or "not even the loss of every success would show"
-    )
-
-
 def break_points_table(points: xr.Dataset) -> Table:
     """Return the breaks of `roep_gym.evaluate.judging.sensitivity.break_points`, by threshold and value."""
-    lines = []
-    for threshold in points["threshold"].values:
-        one = points.sel(threshold=threshold)
-        order = np.argsort(one["break_at"].values, kind="stable")
-        for row in order[: int(np.isfinite(one["break_at"].values).sum())]:
-            cell = one.isel(row=int(row))
-            lines.append((
-                text(threshold), number(float(cell["configured"]), "g", ""), number(float(cell["break_at"]), ".4g", ""),
-                number(float(cell["margin"]), "+.4g", ""), *label_cells(cell), status_cell(cell["strict_label"]),
-                status_cell(cell["lenient_label"]),
-            ))  # fmt: skip
-    still = int((~np.isfinite(points["break_at"].values).any(axis=1)).sum())
-    return Table(
-        name="breaks",
-        title="Where a status changes when one threshold moves",
-        columns=(
-            Column("threshold", "Threshold", "left"),
-            Column("configured", "Configured"),
-            Column("break_at", "Changes at"),
-            Column("margin", "Margin"),
-            *ROW_COLUMNS,
-            Column("strict_label", "Stricter than that", "left"),
-            Column("lenient_label", "There and more lenient", "left"),
-        ),
-        rows=tuple(lines),
-        notes=(
-            "Changes at: the row's recorded value. Margin: how far the configured threshold is to the lenient side of "
-            "it; 0 just passes, negative does not.",
-            f"{still} rows change their status with no single threshold."
-            if still
-            else "Every row changes somewhere.",
-        ),
+    fields = (
+        *_texts(Column("threshold", "Threshold")),
+        _number("configured", "Configured", "g"),
+        _number("break_at", "Changes at", ".4g"),
+        _number("margin", "Margin", "+.4g"),
+        *_LABELS,
+        _status("strict_label", "Stricter than that", "strict_label"),
+        _status("lenient_label", "There and more lenient", "lenient_label"),
     )
+    breaks = np.isfinite(points["break_at"].values)
+    still = int((~breaks.any(axis=1)).sum())
+    notes = (
+        "Changes at: the row's recorded value. Margin: how far the configured threshold is to the lenient side of "
+        "it; 0 just passes, negative does not.",
+        f"{still} rows change their status with no single threshold."
+        if still
+        else "Every row changes somewhere.",
+    )
+    lines = [
+        line
+        for threshold in _lines(points, "threshold")
+        for line in _lines(threshold.sortby("break_at"))
+        if np.isfinite(line["break_at"])
+    ]
+    return table_of("breaks", "Where a status changes when one threshold moves", fields, lines, notes)
 
 
 def floors_table(floors: xr.Dataset) -> Table:
     """Return the statuses of `roep_gym.evaluate.judging.sensitivity.floor_statuses`."""
-    values = floors["floor"].values.tolist()
-    rows = [
-        (*label_cells(floors.isel(row=row)), *map(status_cell, floors["trace_label"].isel(row=row)))
-        for row in range(floors.sizes["row"])
-    ]
-    return Table(
-        name="floors",
-        title="Status under other floors of the clean success rate",
-        columns=(
-            *ROW_COLUMNS,
-            *(Column(f"floor_{value:g}", f"floor {value:.2f}", "left") for value in values),
-        ),
-        rows=tuple(rows),
+    statuses = (
+        _status(f"floor_{floor:g}", f"floor {floor:.2f}", "trace_label", floor=k)
+        for k, floor in enumerate(floors["floor"].values.tolist())
     )
+    title = "Status under other floors of the clean success rate"
+    return table_of("floors", title, (*_LABELS, *statuses), _lines(floors))
 
 
 def subsamples_table(samples: xr.Dataset) -> Table:
     """Return the shares of `roep_gym.evaluate.judging.sensitivity.subsample_statuses`."""
-    rows = []
-    for row in range(samples.sizes["row"]):
-        cell = samples.isel(row=row)
-        keys = int(cell["keys"])
-        shares = [
-            number(
-                float(cell["same_share"].sel(size=size)), ".2f", f"the row has {keys} episodes a condition"
-            )
-            for size in samples["size"].values
-        ]
-        rows.append((*label_cells(cell), count(keys), status_cell(cell["trace_label_of_all"]), *shares))
-    return Table(
-        name="subsamples",
-        title="Share of random subsets of the episodes in which the status of all of them holds",
-        columns=(
-            *ROW_COLUMNS,
-            Column("keys", "Episodes"),
-            Column("trace_label", "Status of all", "left"),
-            *(Column(f"episodes_{size}", f"{size} episodes") for size in samples["size"].values),
-        ),
-        rows=tuple(rows),
-        notes=(
-            f"{int(samples['subsets'].max())} subsets a row and size, the same episodes in every condition. "
-            "Thresholds that are counts keep their values.",
-        ),
+
+    def share(size: int) -> Field:
+        def cell(line: xr.Dataset) -> Cell:
+            why = f"the row has {int(line['keys'])} episodes a condition"
+            return number(float(line["same_share"].sel(size=size)), ".2f", why)
+
+        return Field(f"episodes_{size}", f"{size} episodes", cell=cell)
+
+    fields = (
+        *_LABELS,
+        *_counts(keys="Episodes"),
+        _status("trace_label", "Status of all", "trace_label_of_all"),
+        *(share(size) for size in samples["size"].values.tolist()),
     )
+    title = "Share of random subsets of the episodes in which the status of all of them holds"
+    notes = (
+        f"{int(samples['subsets'].max())} subsets a row and size, the same episodes in every condition. "
+        "Thresholds that are counts keep their values.",
+    )
+    return table_of("subsamples", title, fields, _lines(samples), notes)
 
 
 def comparison_table(comparison: Comparison, condition: str) -> Table:
     """Return the paired differences of one condition."""
-    one = comparison.statistics.sel(condition=condition)
-    rows = []
-    for row in range(one.sizes["row"]):
-        cell = one.isel(row=row)
-        refusal = str(cell["refusal"].item())
-        rates = [
-            number(float(cell[f"{side}_rate"]), ".2f", refusal or "no pair") for side in ("first", "second")
-        ]
-        cells = [missing(refusal)] * len(PAIR_COLUMNS) if refusal else pair_cells(cell)
-        rows.append(
-            (
-                text(cell["suite"].item()),
-                text(cell["task"].item()),
-                *rates,
-                *cells,
-                count(int(cell["unpaired"])),
-            )
-        )
-    return Table(
-        name=condition,
-        title=f"{comparison.first} (first) against {comparison.second} (second), condition {condition}",
-        columns=(
-            *ROW_COLUMNS[1:], Column("first_sr", "First SR"), Column("second_sr", "Second SR"), *PAIR_COLUMNS,
-            Column("unpaired", "Without partner"),
-        ),
-        rows=tuple(rows),
-        notes=(f"Lost: the first side succeeded and the second failed. Holm p: for all rows of the table. {INFORM}",),
-    )  # fmt: skip
+
+    def refusal(line: xr.Dataset) -> str:
+        return str(line["refusal"].item())
+
+    def unless_refused(field: Field) -> Field:
+        return replace(field, cell=lambda line: missing(refusal(line)) if refusal(line) else field.cell(line))
+
+    def rate(side: str) -> Field:
+        def cell(line: xr.Dataset) -> Cell:
+            return number(float(line[f"{side}_rate"]), ".2f", refusal(line) or "no pair")
+
+        return Field(f"{side}_sr", f"{side.capitalize()} SR", cell=cell)
+
+    fields = (
+        *_LABELS[1:],
+        rate("first"),
+        rate("second"),
+        *map(unless_refused, _PAIR),
+        *_counts(unpaired="Without partner"),
+    )
+    title = f"{comparison.first} (first) against {comparison.second} (second), condition {condition}"
+    notes = (
+        f"Lost: the first side succeeded and the second failed. Holm p: for all rows of the table. {INFORM}",
+    )
+    return table_of(condition, title, fields, _lines(comparison.statistics.sel(condition=condition)), notes)
 
 
 def comparison_means_table(comparison: Comparison) -> Table:
@@ -277,21 +299,18 @@ def comparison_means_table(comparison: Comparison) -> Table:
             text(condition),
             count(mean.tasks),
             number(mean.estimate, "+.3f", mean.reason),
-            range_cell(mean.low, mean.high, mean.reason),
+            _interval(mean.low, mean.high, mean.reason),
         )
         for condition, mean in comparison.means.items()
     ]
-    return Table(
-        name="means",
-        title=f"Mean difference of SR over tasks, {comparison.first} minus {comparison.second}",
-        columns=(
-            Column("condition", "Condition", "left"),
-            Column("tasks", "Tasks"),
-            Column("difference", "Mean difference"),
-            Column("bootstrap", "Bootstrap over tasks and initial states", "left", parts=INTERVAL_PARTS),
-        ),
-        rows=tuple(rows),
+    columns = (
+        *words(condition="Condition"),
+        Column("tasks", "Tasks"),
+        Column("difference", "Mean difference"),
+        Column("bootstrap", "Bootstrap over tasks and initial states", "left", parts=_BOUNDS),
     )
+    title = f"Mean difference of SR over tasks, {comparison.first} minus {comparison.second}"
+    return Table("means", title, columns, tuple(rows))
 
 
 def premises_table(comparison: Comparison) -> Table:
@@ -302,57 +321,66 @@ def premises_table(comparison: Comparison) -> Table:
             detail = "" if premise.verdict == NOT_RECORDED else premise.detail
             tasks.setdefault((premise.name, premise.verdict, detail), []).append(premise.task)
     equal = sorted({p.name for p in comparison.premises} - {name for name, _, _ in tasks})
+    columns = words(premise="Premise", verdict="Verdict", detail="Detail", tasks="Tasks")
+    rows = tuple((*map(text, finding), text(", ".join(names))) for finding, names in tasks.items())
+    notes = (
+        f"Equal in every row: {', '.join(equal) or 'none'}. A row of which a premise differs is refused; what was "
+        "not recorded is taken on trust.",
+    )
     return Table(
-        name="premises",
-        title="Premises of the comparison that differ or were not recorded",
-        columns=words(premise="Premise", verdict="Verdict", detail="Detail", tasks="Tasks"),
-        rows=tuple((*map(text, finding), text(", ".join(names))) for finding, names in tasks.items()),
-        notes=(
-            f"Equal in every row: {', '.join(equal) or 'none'}. A row of which a premise differs is refused; what was "
-            "not recorded is taken on trust.",
-        ),
+        "premises", "Premises of the comparison that differ or were not recorded", columns, rows, notes
     )
 
 
 def beside_paper_table(beside: pd.DataFrame) -> Table:
     """Return a run beside the published numbers, of `roep_gym.evaluate.comparison.published.beside_published`."""
-    rates = {"clean": "Clean SR", "perturb": "Medium SR"}
-    columns = [*ROW_COLUMNS, *words(published_model="Paper's model")]
-    for name, heading in rates.items():
-        columns += [Column(f"{name}_sr", heading), Column(f"published_{name}_sr", "paper")]
-        columns.append(Column(f"{name}_difference", "Difference", parts=INTERVAL_PARTS))
-    columns += [Column("delta_sr", "Delta SR"), Column("published_delta_sr", "paper")]
-    columns += [Column("timeout_rate", "Medium timeouts"), Column("published_timeout_rate", "paper")]
-    columns += words(claim_status="Claim status", published_claim_status="paper")
-    columns += words(limiting_factor="Limiting factor", published_limiting_factor="paper")
-    rows = []
-    for line in beside.to_dict("records"):
+
+    def absent(line: Mapping[str, Any]) -> str:
         in_paper = bool(line["published_model"])
-        absent = "the run does not hold it" if in_paper else "the paper has no such model and task"
-        cells = {
-            name: text(line[name]) for name in ("model", "suite", "task", "claim_status", "limiting_factor")
-        }
-        for name in ("model", "claim_status", "limiting_factor"):
-            cells[f"published_{name}"] = text(line[f"published_{name}"]) if in_paper else missing(absent)
-        for name, form in {
-            "clean_sr": ".2f",
-            "perturb_sr": ".2f",
-            "delta_sr": "+.2f",
-            "timeout_rate": ".2f",
-        }.items():
-            for side in (name, f"published_{name}"):
-                cells[side] = number(float(line[side]), form, absent)
-        for name in rates:
-            value, low, high = (float(line[f"{name}_difference{part}"]) for part in ("", "_low", "_high"))
-            cells[f"{name}_difference"] = with_bounds(value, low, high, absent)
-        rows.append(tuple(cells[column.name] for column in columns))
-    return Table(
-        name="paper",
-        title="The run beside Table 3 of the paper",
-        columns=tuple(columns),
-        rows=tuple(rows),
-        notes=(
-            "Difference: run minus paper with Newcombe's interval for independent rates; the paper's episodes cannot "
-            "be paired with the run's, and a difference may come from the checkpoint, the simulator or the budget.",
-        ),
+        return "the run does not hold it" if in_paper else "the paper has no such model and task"
+
+    def published(name: str, heading: str = "paper") -> Field:
+        def cell(line: Mapping[str, Any]) -> Cell:
+            return text(line[f"published_{name}"]) if line["published_model"] else missing(absent(line))
+
+        return Field(f"published_{name}", heading, "left", cell=cell)
+
+    def own(name: str, heading: str) -> Field:
+        return Field(name, heading, "left", cell=lambda line: text(line[name]))
+
+    def numbers(name: str, heading: str, form: str = ".2f") -> tuple[Field, ...]:
+        return tuple(
+            Field(
+                column,
+                shown,
+                cell=lambda line, column=column: number(float(line[column]), form, absent(line)),
+            )
+            for column, shown in ((name, heading), (f"published_{name}", "paper"))
+        )
+
+    def difference(name: str) -> Field:
+        def cell(line: Mapping[str, Any]) -> Cell:
+            value, low, high = (float(line[f"{name}{part}"]) for part in ("", "_low", "_high"))
+            return _with_bounds(value, low, high, absent(line))
+
+        return Field(name, "Difference", parts=_BOUNDS, cell=cell)
+
+    fields = (
+        *(own(column.name, column.heading) for column in ROW_COLUMNS),
+        published("model", "Paper's model"),
+        *numbers("clean_sr", "Clean SR"),
+        difference("clean_difference"),
+        *numbers("perturb_sr", "Medium SR"),
+        difference("perturb_difference"),
+        *numbers("delta_sr", "Delta SR", "+.2f"),
+        *numbers("timeout_rate", "Medium timeouts"),
+        own("claim_status", "Claim status"),
+        published("claim_status"),
+        own("limiting_factor", "Limiting factor"),
+        published("limiting_factor"),
     )
+    notes = (
+        "Difference: run minus paper with Newcombe's interval for independent rates; the paper's episodes cannot "
+        "be paired with the run's, and a difference may come from the checkpoint, the simulator or the budget.",
+    )
+    return table_of("paper", "The run beside Table 3 of the paper", fields, beside.to_dict("records"), notes)

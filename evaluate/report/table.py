@@ -1,19 +1,19 @@
 """The one table model: typed cells under named columns, with a reason wherever something is missing.
 
-`Cell` holds a value with its text, `Column` a name with its heading, `Table` lays them out. `number`, `count`,
-`rate`, `text` and `missing` make cells.
+`Cell` holds a value with its text, `Column` a name with its heading, `Field` also what fills the column, and `Table`
+lays them out; `table_of` makes one of fields and lines. `number`, `count`, `rate`, `text` and `missing` make cells.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from roep_gym.error import InvalidInputError
 
-__all__ = ["Cell", "Column", "Table", "count", "missing", "number", "rate", "text"]
+__all__ = ["Cell", "Column", "Field", "Table", "count", "missing", "number", "rate", "table_of", "text"]
 
 Value = str | int | float
 
@@ -52,6 +52,19 @@ class Column:
     align: Literal["left", "right"] = "right"
     parts: tuple[str, ...] = ()
     reader: Literal["all", "people", "programs"] = "all"
+
+
+@dataclass(frozen=True)
+class Field(Column):
+    """A column and what fills it.
+
+    Attributes:
+        cell: Makes its cell of a line.
+        downstream: Whether its value is not applicable where the row is not admitted.
+    """
+
+    cell: Callable[..., Cell] = field(kw_only=True)
+    downstream: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -114,6 +127,14 @@ class Table:
         return replace(self, rows=tuple(rows))
 
 
+def table_of(
+    name: str, title: str, fields: Sequence[Field], lines: Iterable[Any], notes: Sequence[str] = ()
+) -> Table:
+    """Return the table whose fields make a cell of each line."""
+    rows = tuple(tuple(column.cell(line) for column in fields) for line in lines)
+    return Table(name, title, tuple(fields), rows, tuple(notes))
+
+
 def text(value: object) -> Cell:
     """Return a cell with text; an empty text shows as "-"."""
     return Cell(str(value), str(value) or "-")
@@ -135,15 +156,7 @@ def count(value: int, reason: str = "not recorded") -> Cell:
 
 
 def rate(value: float, successes: int, n: int, interval: tuple[float, float], reason: str) -> Cell:
-    """Return a rate beside its counts and its interval, or the reason why it is undefined.
-
-    Args:
-        value: The rate, NaN where it is undefined.
-        successes: Episodes with the outcome.
-        n: Episodes in which it was observable.
-        interval: Lower and upper bound.
-        reason: Why it would be undefined.
-    """
+    """Return a rate with its counts and its interval (lower, upper), or the reason why it is undefined (NaN)."""
     if math.isnan(value):
         return missing(reason)
     low, high = interval
