@@ -120,10 +120,14 @@ class Table:
             rows=tuple(tuple(row[k] for k in kept) for row in self.rows),
         )
 
-    def where(self, keep: Callable[[Mapping[str, Value | None]], bool]) -> Table:
-        """Return the table with the rows for which `keep`, given the values by column name, holds."""
+    def lines(self) -> list[dict[str, Value | None]]:
+        """Return the values of each row by column name."""
         names = [column.name for column in self.columns]
-        rows = (row for row in self.rows if keep({n: c.value for n, c in zip(names, row, strict=True)}))
+        return [dict(zip(names, (cell.value for cell in row), strict=True)) for row in self.rows]
+
+    def where(self, keep: Callable[[Mapping[str, Value | None]], bool]) -> Table:
+        """Return the table with the rows for whose values, by column name, `keep` holds."""
+        rows = (row for row, line in zip(self.rows, self.lines(), strict=True) if keep(line))
         return replace(self, rows=tuple(rows))
 
 
