@@ -1,14 +1,15 @@
 """Which episodes stand for a run, and the shield's trace of one episode.
 
 `representative_episodes` picks the four of Figure 2, `traced_episode` that of Figure A2, A3 or A4, `example_episodes`
-some of every row, and `shield_trace` reads what a shield did in an episode. The choice is a rule on the records, so it
-is the same every time.
+some of every row, `first_with_frames` one of a condition, and `shield_trace` reads what a shield did in an episode. The
+choice is a rule on the records, so it is the same every time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "ShieldTrace",
     "episode_label",
     "example_episodes",
+    "first_with_frames",
     "representative_episodes",
     "shield_trace",
     "traced_episode",
@@ -60,19 +62,14 @@ class ShieldTrace:
         risk = np.where(np.isfinite(self.relative_risk), self.relative_risk, -np.inf)
         return int(risk.argmax())
 
-    @property
-    def first_intervention(self) -> int | None:
-        """Step of the first intervention."""
-        return int(self.intervened.argmax()) if self.intervened.any() else None
-
     def summary(self) -> dict[str, str]:
         """Return outcome, length, interventions, first intervention, step of the largest risk and refusals."""
-        first = self.first_intervention
+        first = f"step {int(self.intervened.argmax())}" if self.intervened.any() else "none"
         return {
             "outcome": self.reason.replace("_", " "),
             "length": f"{len(self.relative_risk)} steps",
             "interventions": str(int(self.intervened.sum())),
-            "first intervention": "none" if first is None else f"step {first}",
+            "first intervention": first,
             "largest risk": f"step {self.peak} ({self.relative_risk[self.peak]:.3g} tau)",
             "refusals": str(int(self.refused.sum())),
         }
@@ -130,31 +127,25 @@ def representative_episodes(run: Run) -> list[ChosenEpisode]:
 
     Of each kind the first in the order of rows and keys; of the shielded ones the one with most intervention steps.
     """
-    found = [(_first(run, kind, lambda key: run.frames_path(key).exists()), kind) for kind in _REPRESENTATIVE]
+    found = [(_first(run, kind, _has_frames), kind) for kind in _REPRESENTATIVE]
     return [ChosenEpisode(key, kind.why) for key, kind in found if key is not None]
+
+
+def first_with_frames(run: Run, condition: str) -> EpisodeKey | None:
+    """Return the first episode of a condition with stored frames, in the order of rows and keys."""
+    return _first(run, _Kind(condition, ""), _has_frames)
 
 
 def traced_episode(run: Run, kind: str) -> EpisodeKey | None:
     """Return the episode of a kind of `TRACED` with most intervention steps whose steps are stored, if there is one."""
-    return _first(run, TRACED[kind], lambda key: run.steps_path(key.row, key.condition).exists())
+    return _first(run, TRACED[kind], lambda run, key: run.steps_path(key.row, key.condition).exists())
 
 
 def example_episodes(run: Run, most: int = 24) -> list[EpisodeKey]:
-    """Return the first success and the first failure with stored frames of each row, clean, medium and shielded.
-
-    Args:
-        run: The run.
-        most: Number of episodes after which the list ends.
-    """
-    kinds = [
-        _Kind(condition, "", success=success)
-        for condition in ("baseline", "perturb", "full")
-        for success in (1, 0)
-    ]
+    """Return the first success and failure with stored frames of each row, clean, medium, shielded; at most `most`."""
     found = (
-        _first(run, kind, lambda key: run.frames_path(key).exists(), rows=[row])
-        for row in range(run.rows)
-        for kind in kinds
+        _first(run, _Kind(condition, "", success), _has_frames, [row])
+        for row, condition, success in product(range(run.rows), ("baseline", "perturb", "full"), (1, 0))
     )
     return [key for key in found if key is not None][:most]
 
@@ -164,20 +155,25 @@ def episode_label(run: Run, key: EpisodeKey) -> str:
     return f"{run.short(key.row)}; {key.condition}, seed group {key.seed_group}, episode {key.episode}"
 
 
+def _has_frames(run: Run, key: EpisodeKey) -> bool:
+    return run.frames_path(key).exists()
+
+
 def _first(
-    run: Run, kind: _Kind, stored: Callable[[EpisodeKey], bool], rows: Iterable[int] | None = None
+    run: Run, kind: _Kind, stored: Callable[[Run, EpisodeKey], bool], rows: Iterable[int] | None = None
 ) -> EpisodeKey | None:
     """Return the first episode of a kind, in some rows or in all, whose files are stored."""
     chosen = range(run.rows) if rows is None else rows
-    tables = [run.outcomes(row, kind.condition).assign(row=row) for row in chosen]
-    table = pd.concat(tables, ignore_index=True)
+    table = pd.concat(
+        [run.outcomes(row, kind.condition).assign(row=row) for row in chosen], ignore_index=True
+    )
     if kind.success is not None:
         table = table[table["success"] == kind.success]
     if kind.most_active:
-        active = table[table["intervention_steps"] > 0]
-        table = active.sort_values("intervention_steps", ascending=False, kind="stable")
+        table = table[table["intervention_steps"] > 0]
+        table = table.sort_values("intervention_steps", ascending=False, kind="stable")
     keys = (
         EpisodeKey(int(line.row), kind.condition, int(line.seed_group), int(line.episode))
         for line in table.itertuples()
     )
-    return next(filter(stored, keys), None)
+    return next((key for key in keys if stored(run, key)), None)

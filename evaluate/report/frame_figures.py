@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from roep_gym import escape
-from roep_gym.evaluate.report.episodes import episode_label, representative_episodes
-from roep_gym.evaluate.report.records import EpisodeKey, Run
+from roep_gym.evaluate.judging.noise_floor import SEVERITIES
+from roep_gym.evaluate.report.episodes import episode_label, first_with_frames, representative_episodes
+from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.style import NotDrawableError, new_figure
 from roep_gym.evaluate.schema import CONDITIONS
-from roep_gym.typing import Array
+from roep_gym.typing import Array, IntArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,16 +32,19 @@ __all__ = [
     "show_frame",
 ]
 
-FRAMES_SHOWN = 6
-_REMEDY = "keep them with `frames: looked` in the plan"
+_FRAMES_SHOWN = 6
 
 
 def given_image(frames: Mapping[str, Array]) -> Array | None:
     """Return the images (frame, height, width, 3) of the first camera as the policy was given them, if stored."""
-    name = next(
-        (name for name in sorted(frames) if name.startswith("given_") and name.endswith("_image")), None
-    )
-    return None if name is None else frames[name]
+    key = _first_camera(frames, "image")
+    return None if key is None else frames[f"given_{key}"]
+
+
+def _first_camera(frames: Mapping[str, Array], kind: str) -> str | None:
+    """Return the first key of a kind, image or depth, of which the frames that the policy was given are stored."""
+    given = sorted(name.removeprefix("given_") for name in frames if name.startswith("given_"))
+    return next((key for key in given if key.endswith(f"_{kind}")), None)
 
 
 def show_frame(axes: Axes, frame: Array, label: str) -> None:
@@ -53,21 +57,17 @@ def show_frame(axes: Axes, frame: Array, label: str) -> None:
 
 
 def rollouts(run: Run) -> Figure:
-    """Figure 2: up to four representative rollouts as the policy saw them, from first to last stored frame.
-
-    Raises:
-        NotDrawableError: No frames are stored.
-    """
+    """Figure 2: up to four representative rollouts as the policy saw them, from first to last stored frame."""
     chosen = representative_episodes(run)
     if not chosen:
         raise NotDrawableError(_no_frames(run))
     figure = new_figure(8.0, 1.75 * len(chosen))
     for part, (key, why) in zip(_bands(figure, len(chosen)), chosen, strict=True):
         frames = run.frames(key)
-        images, at = given_image(frames), _spread(len(frames["step"]))
+        images, at = given_image(frames), _shown(len(frames["step"]))
         if images is None:
             raise NotDrawableError(f"the frames of {episode_label(run, key)} hold no image")
-        for axes, k in zip(part.subplots(1, FRAMES_SHOWN), at, strict=False):
+        for axes, k in zip(part.subplots(1, _FRAMES_SHOWN), at, strict=False):
             show_frame(axes, images[k], f"step {int(frames['step'][k])}")
         for axes in part.axes[len(at) :]:
             axes.set_axis_off()
@@ -95,46 +95,32 @@ class AffectedArea(NamedTuple):
 
 
 def affected_area(run: Run, row: int, condition: str, frame_pixels: int) -> AffectedArea:
-    """Return how much of the frames the operators affected, from the recorded metadata of every step.
-
-    Args:
-        run: The run.
-        row: A row.
-        condition: A condition.
-        frame_pixels: Height times width of a frame.
-    """
-    sides, dropped = [], []
-    for _, steps in run.steps(row, condition):
-        # Metadata exist where the operator ran; a side or fraction below 0 says that it did not.
-        sides.append(steps["patch"].values[:, :, 2].astype(np.float64).ravel())
-        dropped.append(steps["dropped_fraction"].values.astype(np.float64).ravel())
-    side = np.concatenate(sides) if sides else np.empty(0)
-    fraction = np.concatenate(dropped) if dropped else np.empty(0)
-    side, fraction = side[side > 0], fraction[fraction >= 0]
+    """Return how much of the frames, each of `frame_pixels`, the operators affected, from every step's metadata."""
+    parts = [steps for _, steps in run.steps(row, condition)]
+    recorded = np.concatenate([np.empty(0), *(steps["patch"].values[:, :, 2].ravel() for steps in parts)])
+    dropped = np.concatenate([np.empty(0), *(steps["dropped_fraction"].values.ravel() for steps in parts)])
+    # Metadata exist where the operator ran; a side or fraction below 0 says that it did not.
+    side, fraction = recorded[recorded > 0], dropped[dropped >= 0]
     return AffectedArea(
         float((side**2).mean() / frame_pixels) if side.size else float("nan"),
         float(fraction.mean()) if fraction.size else float("nan"),
-        sum(map(len, sides)),
+        recorded.size,
     )
 
 
 def operators(run: Run) -> Figure:
-    """Figure A1: a frame clean, under each operator and under both, with the measured affected area.
-
-    Raises:
-        NotDrawableError: No frames of a perturbed condition are stored.
-    """
-    shown = [key for key in (_first_stored(run, c) for c in ("mild", "perturb", "strong")) if key is not None]
+    """Figure A1: a frame clean, under each operator and under both, with the measured affected area."""
+    shown = [
+        key for condition in SEVERITIES.values() if (key := first_with_frames(run, condition)) is not None
+    ]
     if not shown:
         raise NotDrawableError(_no_frames(run))
     figure = new_figure(9.2, 2.15 * len(shown))
     for part, key in zip(_bands(figure, len(shown)), shown, strict=True):
         frames = run.frames(key)
-        keys = sorted(name.removeprefix("given_") for name in frames if name.startswith("given_"))
-        image = next((name for name in keys if name.endswith("_image")), None)
-        depth = next((name for name in keys if name.endswith("_depth")), None)
+        image, depth = _first_camera(frames, "image"), _first_camera(frames, "depth")
         panels = part.subplots(1, 5)
-        pixels = int(np.prod(frames[f"given_{keys[0]}"].shape[1:3]))
+        pixels = int(np.prod(frames[f"given_{image or depth}"].shape[1:3]))
         area = affected_area(run, key.row, key.condition, pixels)
         _before_and_after(panels[:2], frames, image, "RGB occlusion", f"{area.occluded:.1%} occluded")
         _before_and_after(panels[2:4], frames, depth, "depth dropout", f"{area.dropped:.1%} dropped")
@@ -152,22 +138,16 @@ def operators(run: Run) -> Figure:
 def contact_sheet(frames: Mapping[str, Array], height: int = 96) -> Array | None:
     """Return up to six given frames of an episode side by side, (height, width, 3) uint8; None without an image.
 
-    Args:
-        frames: Stored frames of the episode.
-        height: Height of the sheet in pixels; the frames are enlarged or reduced by nearest neighbours.
+    They are enlarged or reduced to `height` pixels by nearest neighbours.
     """
     images = given_image(frames)
     if images is None:
         return None
-    rows = np.linspace(0, images.shape[1] - 1, height).round().astype(int)
-    columns = (
-        np.linspace(0, images.shape[2] - 1, round(height * images.shape[2] / images.shape[1]))
-        .round()
-        .astype(int)
-    )
+    rows = _spread(images.shape[1], height)
+    columns = _spread(images.shape[2], round(height * images.shape[2] / images.shape[1]))
     gap = np.full((height, 3, 3), 255, dtype=np.uint8)
     strip: list[Array] = []
-    for k in _spread(len(images)):
+    for k in _shown(len(images)):
         strip += [gap, images[k][rows][:, columns]]
     return np.concatenate(strip[1:], axis=1)
 
@@ -177,31 +157,32 @@ def _bands(figure: Figure, n: int) -> list[SubFigure]:
     return list(figure.subfigures(n, 1, squeeze=False)[:, 0])
 
 
-def _spread(n: int) -> Array:
-    """Return up to `FRAMES_SHOWN` positions among n, evenly spread, the first and the last included."""
-    return np.unique(np.linspace(0, n - 1, min(n, FRAMES_SHOWN)).round().astype(int))
+def _shown(n: int) -> IntArray:
+    """Return which of n frames are shown."""
+    return _spread(n, min(n, _FRAMES_SHOWN))
 
 
-def _first_stored(run: Run, condition: str) -> EpisodeKey | None:
-    for row in range(run.rows):
-        for line in run.outcomes(row, condition).itertuples():
-            key = EpisodeKey(row, condition, int(line.seed_group), int(line.episode))
-            if run.frames_path(key).exists():
-                return key
-    return None
+def _spread(n: int, wanted: int) -> IntArray:
+    """Return some positions among n, evenly spread, the first and the last included."""
+    return np.linspace(0, n - 1, wanted).round().astype(np.int64)
+
+
+def _middle(frames: Mapping[str, Array], key: str) -> tuple[Array, Array]:
+    """Return the frame in the middle of the episode, clean and as given."""
+    k = len(frames["step"]) // 2
+    return frames[f"clean_{key}"][k], frames[f"given_{key}"][k]
 
 
 def _before_and_after(
     panels: Array, frames: Mapping[str, Array], key: str | None, operator: str, measured: str
 ) -> None:
-    """Draw a frame clean and as given; the frame of the middle of the episode."""
+    """Draw a frame clean and as given."""
     if key is None:
         for axes in panels:
             axes.set_axis_off()
         panels[0].text(0, 0.5, f"no frames for\n{operator}", transform=panels[0].transAxes, fontsize=8)
         return
-    k = len(frames["step"]) // 2
-    clean, given = (frames[f"{side}_{key}"][k] for side in ("clean", "given"))
+    clean, given = _middle(frames, key)
     if clean.shape[-1] == 1:
         clean, given = (_depth_colors(frame[..., 0], clean) for frame in (clean, given))
     show_frame(panels[0], clean, f"clean {key.rpartition('_')[2]}")
@@ -213,18 +194,14 @@ def _combined(axes: Axes, frames: Mapping[str, Array], image: str | None, depth:
     if image is None:
         axes.set_axis_off()
         return
-    k = len(frames["step"]) // 2
-    clean, given = (frames[f"{side}_{image}"][k] for side in ("clean", "given"))
+    clean, given = _middle(frames, image)
     shown, affected = given.copy(), (clean != given).any(axis=-1)
     if depth is not None and frames[f"given_{depth}"].shape[1:3] == given.shape[:2]:
-        before, after = (frames[f"{side}_{depth}"][k][..., 0] for side in ("clean", "given"))
-        dropped = before != after
-        shown[dropped] = _DROPPED_COLOR
+        before, after = _middle(frames, depth)
+        dropped = (before != after)[..., 0]
+        shown[dropped] = (240, 168, 48)
         affected |= dropped
     show_frame(axes, shown, f"combined\n{affected.mean():.1%} affected")
-
-
-_DROPPED_COLOR = (240, 168, 48)
 
 
 def _depth_colors(depth: Array, clean: Array) -> Array:
@@ -241,4 +218,4 @@ def _depth_colors(depth: Array, clean: Array) -> Array:
 def _no_frames(run: Run) -> str:
     if not run.native:
         return "flat tables hold no frames"
-    return f"no frames are stored in {run.folder.name}/frames; {_REMEDY}"
+    return f"no frames are stored in {run.folder.name}/frames; keep them with `frames: looked` in the plan"
