@@ -1,7 +1,6 @@
 """The tables of the gate: the claims, the checks behind them, and what the statuses mean (Tables 2, A1 and A3).
 
-Each function makes one table of a run; `roep_gym.evaluate.report.tables.TABLES` lists them all. Whatever the checks
-decide follows from `roep_gym.evaluate.judging.checks.CHECKS`.
+Whatever the checks decide follows from `roep_gym.evaluate.judging.checks.CHECKS`.
 """
 
 from __future__ import annotations

@@ -9,24 +9,23 @@ from __future__ import annotations
 import base64
 import io
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from roep_gym import escape
+from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.judging.verdict_document import WORDING, status_summary
 from roep_gym.evaluate.report.episodes import episode_label, example_episodes
 from roep_gym.evaluate.report.figures import Drawn
 from roep_gym.evaluate.report.frame_figures import contact_sheet
 from roep_gym.evaluate.report.records import DamagedFileError, EpisodeKey, Run
-from roep_gym.evaluate.report.render import html_text
+from roep_gym.evaluate.report.render import html_text, scrolled
 from roep_gym.evaluate.report.statements import facts, limits
 from roep_gym.evaluate.report.style import encoded
 from roep_gym.evaluate.report.table import Table
 
 __all__ = ["data_uri", "report_page"]
-
-_ROW = ("model", "suite", "task")
 
 _STYLE = """
 :root { --ink: #1c1c1c; --muted: #5a5a5a; --line: #d5d5d5; --accent: #0b4f87; }
@@ -104,7 +103,7 @@ def report_page(
         run: The run.
         tables: All tables.
         figures: All figures, those that cannot be drawn included.
-        folder: Folder that the page will lie in; links to stored files are relative to it.
+        folder: Folder of the page, to which links to stored files are relative.
         videos: Videos of episodes, which contact sheets then link to.
     """
     table = {item.name: item for item in tables}
@@ -116,8 +115,9 @@ def report_page(
     def draw(*names: str) -> str:
         return "".join(_figure(figure[name]) for name in names)
 
+    stated = "".join(f"<dt>{name}</dt><dd>{escape.html(fact)}</dd>" for name, fact in facts(run).items())
     sections = {
-        "What was evaluated": _facts(run),
+        "What was evaluated": f"<dl>{stated}</dl>",
         "Claims": _rows(run, table["checks"]) + show("claims", "A3", "2", "A1"),
         "Outcomes": draw("3", "effects") + show("3", "4", "effects", "success"),
         "Failures by reason": draw("4") + show("failures"),
@@ -125,21 +125,15 @@ def report_page(
         "Severity": draw("severity") + show("severity", "A6a", "A6b") + draw("A1"),
         "Episodes": draw("2") + _contact_sheets(run, folder, videos or {}),
         "Provenance and fidelity": show("A2") + _folded("Every field of every contract", show("contract")),
-        "Limits": _list(limits(run)),
+        "Limits": "<ul>" + "".join(f"<li>{escape.html(limit)}</li>" for limit in limits(run)) + "</ul>",
     }
     lead = f'<p class="status">{escape.html(status_summary(run.judgement))}</p><p>{escape.html(WORDING)}</p>'
     return _document(f"Evaluation report: {run.name}", lead, sections)
 
 
-def _facts(run: Run) -> str:
-    lines = "".join(f"<dt>{name}</dt><dd>{escape.html(text)}</dd>" for name, text in facts(run).items())
-    return f"<dl>{lines}</dl>"
-
-
 def _rows(run: Run, checks: Table) -> str:
     """Return the checks of each row behind a summary with its status."""
-    verdicts, lines = run.judgement.verdicts, checks.without(*_ROW)
-    rows_of = list(zip(*(checks.values(name) for name in _ROW), strict=True))
+    verdicts, lines = run.judgement.verdicts, checks.without("model", "suite", "task")
     parts = ["<p>Each row opens to its checks, with value, threshold and verdict.</p>"]
     for row in range(run.rows):
         factor = str(verdicts["limiting_factor"].values[row])
@@ -149,11 +143,11 @@ def _rows(run: Run, checks: Table) -> str:
             lines,
             name=f"checks-{row}",
             title=", ".join(run.label(row)),
-            rows=tuple(line for line, of in zip(lines.rows, rows_of, strict=True) if of == run.label(row)),
+            rows=lines.rows[row * len(CHECKS) : (row + 1) * len(CHECKS)],
             notes=(note,) if note else (),
         )
         summary = f'{escape.html(run.short(row))}: <span class="status">{escape.html(status)}</span>'
-        parts.append(f"<details><summary>{summary}</summary>{html_text(own)}</details>\n")
+        parts.append(_folded(summary, html_text(own)))
     return "".join(parts)
 
 
@@ -162,10 +156,9 @@ def _figure(drawn: Drawn) -> str:
     if drawn.figure is None:
         return f'<p class="missing">{title}: N/A, {escape.html(drawn.reason)}.</p>\n'
     source = data_uri(encoded(drawn.figure, "svg"), "image/svg+xml")
+    image = f'<img src="{source}" alt="{escape.html(drawn.kind.title)}">'
     return (
-        f'<figure class="picture"><figcaption>{title}</figcaption>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Figure {drawn.name}">'
-        f'<img src="{source}" alt="{escape.html(drawn.kind.title)}"></div>'
+        f'<figure class="picture"><figcaption>{title}</figcaption>{scrolled(f"Figure {drawn.name}", image)}'
         f'<p class="caption">{escape.html(drawn.kind.caption)}</p></figure>\n'
     )
 
@@ -195,29 +188,17 @@ def _sheet(run: Run, key: EpisodeKey, folder: Path, videos: Mapping[EpisodeKey, 
 
     stream = io.BytesIO()
     imsave(stream, sheet, format="png")
-    return (
-        f'<figure class="sheet"><div class="scroll" tabindex="0" role="region" aria-label="{label}">'
-        f'<img src="{data_uri(stream.getvalue(), "image/png")}" alt="frames of {label}"></div>'
-        f'<p class="caption">{label} ({links})</p></figure>\n'
-    )
+    image = f'<img src="{data_uri(stream.getvalue(), "image/png")}" alt="frames of {label}">'
+    caption = f'<p class="caption">{label} ({links})</p>'
+    return f'<figure class="sheet">{scrolled(label, image)}{caption}</figure>\n'
 
 
 def _folded(summary: str, content: str) -> str:
     return f"<details><summary>{summary}</summary>{content}</details>\n"
 
 
-def _list(lines: Iterable[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape.html(line)}</li>" for line in lines) + "</ul>"
-
-
 def _document(title: str, lead: str, sections: Mapping[str, str]) -> str:
-    """Return the whole page.
-
-    Args:
-        title: Title, as text.
-        lead: What stands below the title, as HTML.
-        sections: HTML by heading, in order.
-    """
+    """Return the page of a title (text), what follows it (HTML), and sections (HTML by heading)."""
     anchors = {heading: heading.lower().replace(" ", "-") for heading in sections}
     links = "".join(f'<li><a href="#{anchor}">{heading}</a></li>' for heading, anchor in anchors.items())
     body = "".join(

@@ -1,7 +1,4 @@
-"""The tables of outcomes: rates, means, harm, effects and failures (Tables 3, 4 and A4).
-
-Each function makes one table of a run; `roep_gym.evaluate.report.tables.TABLES` lists them all.
-"""
+"""The tables of outcomes: rates, means, harm, effects and failures (Tables 3, 4 and A4)."""
 
 from __future__ import annotations
 

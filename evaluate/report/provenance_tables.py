@@ -1,7 +1,4 @@
-"""The tables of what the claims rest on: runtime contracts (A2) and shields (A5).
-
-Each function makes one table of a run; `roep_gym.evaluate.report.tables.TABLES` lists them all.
-"""
+"""The tables of what the claims rest on: runtime contracts (A2) and shields (A5)."""
 
 from __future__ import annotations
 

@@ -29,11 +29,7 @@ from roep_gym.typing import Array
 __all__ = ["MAX_MEGABYTES", "Published", "publish_run"]
 
 MAX_MEGABYTES = 20.0
-_MEGABYTE = 1e6
 _PARTS = ("steps", "frames")
-_ROW_SIZE, _STEP = "row_size", "step"
-"""Variables by which steps are divided into episodes and frames belong to steps; nothing can be read without them."""
-
 _Key = TypeVar("_Key", bound=Hashable)
 _Value = TypeVar("_Value")
 
@@ -56,9 +52,11 @@ class Published:
 def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYTES) -> Published:
     """Write a folder with the records of a run and what its report reads of steps and frames.
 
+    The folder can be judged, compared and reported, not continued or exported.
+
     Args:
         run: The run; flat tables have neither steps nor frames.
-        out: The new folder, which must not exist. It can be judged, compared and reported, not continued or exported.
+        out: The new folder, which must not exist.
         max_megabytes: Largest size of the folder, in units of 10^6 bytes.
 
     Raises:
@@ -66,7 +64,9 @@ def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYT
         DamagedFileError: A file that the report reads cannot be read.
         RoepError: The folder cannot be written.
     """
-    read = _what_the_report_reads(run)
+    noting = _NotingRun(run.folder, run.data, run.judgement)
+    report_page(noting, make_tables(noting), draw_figures(noting), run.folder)
+    read = noting.read
     left_out = _left_out(run, read)
     provenance = {**run.provenance, "published": [*run.provenance.get("published", ()), *left_out]}
     out = Path(out)
@@ -74,11 +74,12 @@ def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYT
         write_records(run.data.assign_attrs(provenance=json.dumps(provenance, sort_keys=True)), temporary)
         for (row, condition), names in read.steps.items():
             path = run.steps_path(row, condition)
-            kept = load_dataset(path)[[_ROW_SIZE, *sorted(names - {_ROW_SIZE})]]
+            # By "row_size" steps are divided into episodes; below, frames belong to a "step".
+            kept = load_dataset(path)[["row_size", *sorted(names - {"row_size"})]]
             save_dataset(kept, temporary / _PARTS[0] / path.name, compress=True)
         for key, names in read.frames.items():
             buffer, frames = io.BytesIO(), run.frames(key)
-            np.savez_compressed(buffer, **{n: frames[n] for n in sorted({_STEP, *names})})  # type: ignore[arg-type]
+            np.savez_compressed(buffer, **{n: frames[n] for n in sorted({"step", *names})})  # type: ignore[arg-type]
             write_atomically(temporary / _PARTS[1] / run.frames_path(key).name, buffer.getvalue())
         megabytes = _megabytes(temporary)
         if megabytes > max_megabytes:
@@ -136,12 +137,6 @@ class _NotingRun(Run):
         return _Noting(super().frames(key), noted)
 
 
-def _what_the_report_reads(run: Run) -> _Read:
-    noting = _NotingRun(run.folder, run.data, run.judgement)
-    report_page(noting, make_tables(noting), draw_figures(noting), run.folder)
-    return noting.read
-
-
 def _left_out(run: Run, read: _Read) -> list[str]:
     """Return what is not published, a sentence for each kind of file that the run has."""
     sentences = []
@@ -156,4 +151,4 @@ def _left_out(run: Run, read: _Read) -> list[str]:
 
 
 def _megabytes(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / _MEGABYTE
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -38,6 +38,8 @@ class EpisodeKey(NamedTuple):
     episode: int
 
 
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, NotImplementedError, BadZipFile, zlib.error)
+"""What NumPy raises for a damaged file."""
 Steps = Mapping[Hashable, xr.DataArray]
 """The steps of one episode: variables along `step` by name."""
 
@@ -51,20 +53,11 @@ class Channels(NamedTuple):
 
     Attributes:
         names: The active channels; empty where none was recorded by its name.
-        counted: Whether attempts were counted at all.
+        sentence: The same in words.
     """
 
     names: str
-    counted: bool
-
-    @property
-    def sentence(self) -> str:
-        """The channels in words."""
-        if self.names:
-            return f"{self.names}; nothing was observed under the others, which is not the same as safe."
-        if self.counted:
-            return "not recorded one by one; attempts are counted."
-        return "none: unsafe attempts were not observed."
+    sentence: str
 
 
 @dataclass(frozen=True)
@@ -126,9 +119,8 @@ class Run:
         """Return the positions of a row's planned episodes in a condition, in the order of their keys."""
         if condition not in self.conditions:
             return np.empty(0, dtype=np.int64)
-        chosen = (self.data["row_index"].values == row) & (
-            self.data["condition_index"].values == self.conditions.index(condition)
-        )
+        index = self.conditions.index(condition)
+        chosen = (self.data["row_index"].values == row) & (self.data["condition_index"].values == index)
         return np.flatnonzero(chosen)
 
     def recorded(self, row: int, condition: str) -> IntArray:
@@ -162,18 +154,22 @@ class Run:
         """Return the channels on which unsafe attempts were observed, in all episodes or at some positions."""
         chosen = slice(None) if at is None else at
         attempts = self.data["unsafe_channel_attempts"].values[chosen]
-        names = self.data["unsafe_channel"].values[(attempts >= 0).any(axis=0)]
-        counted = bool((self.data["unsafe_attempts"].values[chosen] >= 0).any())
-        return Channels(", ".join(map(str, names)), counted)
+        names = ", ".join(map(str, self.data["unsafe_channel"].values[(attempts >= 0).any(axis=0)]))
+        if names:
+            sentence = f"{names}; nothing was observed under the others, which is not the same as safe."
+        elif (self.data["unsafe_attempts"].values[chosen] >= 0).any():
+            sentence = "not recorded one by one; attempts are counted."
+        else:
+            sentence = "none: unsafe attempts were not observed."
+        return Channels(names, sentence)
 
     def outcomes(self, row: int, condition: str) -> pd.DataFrame:
         """Return the recorded episodes of a condition: seed_group, episode, reason, steps, intervention_steps."""
         at = self.recorded(row, condition)
-        names = {"seed_group": "seed_group", "episode": "episode_index", "steps": "steps",
-                 "intervention_steps": "intervention_steps", "refusals": "refusals", "success": "success"}  # fmt: skip
-        table = pd.DataFrame({name: self.data[variable].values[at] for name, variable in names.items()})
+        names = ("seed_group", "episode_index", "steps", "intervention_steps", "refusals", "success")
+        table = pd.DataFrame({name: self.data[name].values[at] for name in names})
         table["reason"] = [REASONS[code] for code in self.data["reason"].values[at]]
-        return table
+        return table.rename(columns={"episode_index": "episode"})
 
     def reason(self, key: EpisodeKey) -> str:
         """Return how a recorded episode ended."""
@@ -198,9 +194,9 @@ class Run:
         except InvalidInputError as error:
             raise _damaged(path) from error
         ends = np.cumsum(stored["row_size"].values)
-        for i, end in enumerate(ends):
+        for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
             group, episode = (int(stored[name].values[i]) for name in ("seed_group", "episode_index"))
-            part = stored.isel(step=slice(int(end - stored["row_size"].values[i]), int(end)), episode=i)
+            part = stored.isel(step=slice(int(start), int(end)), episode=i)
             yield EpisodeKey(row, condition, group, episode), part
 
     def episode_steps(self, key: EpisodeKey) -> Steps | None:
@@ -224,15 +220,7 @@ class Run:
         try:
             with np.load(path) as stored:
                 frames: dict[str, Array] = {name: stored[name] for name in stored.files}
-        except (
-            OSError,
-            ValueError,
-            EOFError,
-            KeyError,
-            NotImplementedError,
-            BadZipFile,
-            zlib.error,
-        ) as error:
+        except _UNREADABLE as error:
             raise _damaged(path) from error
         if any(len(frames.get("step", ())) != len(values) for values in frames.values()):
             raise _damaged(path)

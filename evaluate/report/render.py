@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMS",
     "Form",
-    "column_blocks",
     "csv_text",
     "html_text",
     "latex_text",
     "markdown_text",
     "print_table",
+    "scrolled",
     "terminal_text",
 ]
 
@@ -44,13 +44,10 @@ def csv_text(table: Table) -> str:
     table = table.for_reader("programs")
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(
-        [
-            name
-            for column in table.columns
-            for name in (column.name, *(f"{column.name}_{p}" for p in column.parts))
-        ]
+    headings = (
+        (column.name, *(f"{column.name}_{part}" for part in column.parts)) for column in table.columns
     )
+    writer.writerow(itertools.chain(*headings))
     for row in table.rows:
         cells: list[str] = []
         for column, cell in zip(table.columns, row, strict=True):
@@ -76,16 +73,8 @@ def latex_text(table: Table) -> str:
     # A note gets a paragraph cell, since it is longer than any column.
     cell = rf"\multicolumn{{{len(page.columns)}}}{{p{{0.95\linewidth}}}}"
     notes = [rf"{cell}{{\footnotesize {note}}} \\" for note in page.notes]
-    lines = [
-        f"% {page.title}",
-        rf"\begin{{tabular}}{{{align}}}",
-        r"\toprule",
-        head,
-        r"\midrule",
-        *body,
-        r"\bottomrule",
-    ]
-    return "\n".join([*lines, *notes, r"\end{tabular}", ""])
+    begin = [f"% {page.title}", rf"\begin{{tabular}}{{{align}}}", r"\toprule", head, r"\midrule"]
+    return "\n".join([*begin, *body, r"\bottomrule", *notes, r"\end{tabular}", ""])
 
 
 def html_text(table: Table) -> str:
@@ -103,14 +92,18 @@ def html_text(table: Table) -> str:
             body += f'<td class="{_cell_class(column, cell)}" data-value="{key}">{shown}</td>'
         body += "</tr>\n"
     notes = "".join(f"<li>{note}</li>" for note in page.notes)
-    return (
-        f'<figure class="table"><figcaption>{page.title}</figcaption>'
-        f'<div class="scroll" tabindex="0" role="region" aria-label="Table {name}">'
+    element = (
         f'<table id="table-{name}" class="sortable">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
-        + (f'<ul class="notes">{notes}</ul>' if notes else "")
-        + "</figure>\n"
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
     )
+    below = f'<ul class="notes">{notes}</ul>' if notes else ""
+    caption = f"<figcaption>{page.title}</figcaption>"
+    return f'<figure class="table">{caption}{scrolled(f"Table {name}", element)}{below}</figure>\n'
+
+
+def scrolled(label: str, content: str) -> str:
+    """Return an HTML element that scrolls what is wider than the page, reachable by keyboard."""
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{content}</div>'
 
 
 def terminal_text(table: Table) -> str:
@@ -136,22 +129,20 @@ def print_table(table: Table, console: Console) -> None:
     page = _Page(table, escape.visible)
     above = _GROUP if console.is_terminal and [c.name for c in page.columns[:3]] == [*_GROUP, "task"] else ()
     columns, lines = page.columns[len(above) :], [line[len(above) :] for line in page.lines]
-    blocks = column_blocks(columns, lines, console.width if console.is_terminal else None)
+    blocks = _column_blocks(columns, lines, console.width if console.is_terminal else None)
     if not console.is_terminal:
         console = Console(file=console.file, highlight=False, width=100_000)
     console.print(Text(page.title, style="bold"), soft_wrap=True)
     for block in blocks:
-        for number, (group, members) in enumerate(
-            itertools.groupby(page.lines, lambda line: line[: len(above)])
-        ):
+        groups = itertools.groupby(page.lines, lambda line: line[: len(above)])
+        for number, (group, members) in enumerate(groups):
             if group:
                 console.print(Text("  ".join(group), style="bold"), soft_wrap=True)
-            shown = RichTable(
-                box=box.SIMPLE_HEAD, pad_edge=False, show_header=not number, show_edge=not number
-            )
+            first = not number
+            shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_header=first, show_edge=first)
             for k, width in block.items():
-                heading = Text(columns[k].heading)
-                shown.add_column(heading, justify=columns[k].align, overflow="fold", width=width)
+                column = columns[k]
+                shown.add_column(Text(column.heading), justify=column.align, overflow="fold", width=width)
             for line in members:
                 shown.add_row(*(Text(line[len(above) + k]) for k in block))
             console.print(shown)
@@ -159,20 +150,13 @@ def print_table(table: Table, console: Console) -> None:
         console.print(Text(note), soft_wrap=True)
 
 
-def column_blocks(
+def _column_blocks(
     columns: Sequence[Column], lines: Sequence[Sequence[str]], width: int | None
 ) -> list[dict[int, int]]:
     """Divide the columns of a table into blocks that fit a width, each beginning with the labels of the rows.
 
-    Headings and long texts wrap between words and nothing else does.
-
-    Args:
-        columns: The columns.
-        lines: Their cells as text.
-        width: Characters that a block may take; None for any number.
-
-    Returns:
-        For each block the width of every column in it, by the column's position.
+    Headings and long texts wrap between words and nothing else does. Returns for each block the width of every column
+    in it, by the column's position; a `width` of None fits everything.
     """
     cells = [[line[k] for line in lines] for k in range(len(columns))]
     full = [max(map(len, [column.heading, *texts])) for column, texts in zip(columns, cells, strict=True)]
@@ -223,13 +207,8 @@ FORMS: Mapping[str, Form] = {
 class _Page:
     """A table as people read it, every text escaped for a form.
 
-    Attributes:
-        title: Name and title.
-        columns: The columns that people get.
-        rows: Their cells.
-        headings: Their headings.
-        lines: The text of each cell, with a mark where the value is missing.
-        notes: The reasons of the marks, in the order of their appearance, and the table's own notes.
+    `lines` holds the text of each cell, with a mark where the value is missing, `notes` the reasons of the marks in the
+    order of their appearance and the table's own notes.
     """
 
     def __init__(self, table: Table, escaped: Callable[[str], str]) -> None:

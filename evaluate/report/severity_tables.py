@@ -1,7 +1,4 @@
-"""The tables of the severity sweep: by model and by suite (Table A6), and each row against its own noise floor.
-
-Each function makes one table of a run; `roep_gym.evaluate.report.tables.TABLES` lists them all.
-"""
+"""The tables of the severity sweep: by model and by suite (Table A6), and each row against its own noise floor."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from roep_gym.evaluate.report.episodes import ShieldTrace, episode_label, shield
 from roep_gym.evaluate.report.frame_figures import given_image, show_frame
 from roep_gym.evaluate.report.records import EpisodeKey, Run
 from roep_gym.evaluate.report.style import PALETTE, NotDrawableError, new_figure
-from roep_gym.typing import BoolArray, FloatArray
+from roep_gym.typing import FloatArray
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,21 +23,12 @@ if TYPE_CHECKING:
 
 __all__ = ["risk_profile", "shield_episode", "shield_reliability"]
 
-_SHIELDED = ("recovery", "full")
 _LOWEST = 1e-12
 """Where a risk of 0 is drawn on the logarithmic axis."""
 
 
 def shield_episode(run: Run, kind: str) -> Figure:
-    """Figures A2 to A4: frame, r_t / tau with its line at 1, interventions and peak, event ticks and summary.
-
-    Args:
-        run: The run.
-        kind: One of `TRACED`.
-
-    Raises:
-        NotDrawableError: The run has no such episode, or its steps are not stored.
-    """
+    """Figures A2 to A4, by a kind of `TRACED`: frame, r_t / tau, interventions and peak, event ticks and summary."""
     key = traced_episode(run, kind)
     if key is None:
         raise NotDrawableError(
@@ -75,7 +66,7 @@ def risk_profile(run: Run) -> xr.Dataset:
         tau = float(run.data["shield_tau"].values[row])
         if not np.isfinite(tau):
             continue
-        for condition in _SHIELDED:
+        for condition in ("recovery", "full"):
             outcomes = run.outcomes(row, condition).set_index(["seed_group", "episode"])["success"]
             for key, steps in run.steps(row, condition):
                 risk = np.nan_to_num(steps["risk"].values / tau, nan=np.inf)
@@ -94,32 +85,28 @@ def risk_profile(run: Run) -> xr.Dataset:
                     # "lower" never interpolates between two values, of which one may be infinite.
                     quantiles[i, j, t] = np.quantile(values, (0.25, 0.5, 0.75), method="lower")
     dims = ("outcome", "alignment", "step")
-    profile = xr.Dataset(
-        {name: (dims, quantiles[..., k]) for k, name in enumerate(("low", "median", "high"))},
+    return xr.Dataset(
+        {
+            **{name: (dims, quantiles[..., k]) for k, name in enumerate(("low", "median", "high"))},
+            "episodes": (dims, episodes),
+            "total": ("outcome", np.array([len(group) for group in series.values()])),
+        },
         coords={
             "outcome": ("outcome", np.array(list(series), dtype=object)),
             "alignment": ("alignment", np.array(["start", "end"], dtype=object)),
             "step": ("step", np.arange(longest)),
         },
     )
-    profile["episodes"] = (dims, episodes)
-    profile["total"] = ("outcome", np.array([len(group) for group in series.values()]))
-    return profile
 
 
 def shield_reliability(run: Run) -> Figure:
-    """Draw the median relative risk over time with its quartiles, of successes and of failures.
-
-    Raises:
-        NotDrawableError: No row has a shield whose steps are stored.
-    """
+    """Draw the median relative risk over time with its quartiles, of successes and of failures."""
     profile = risk_profile(run)
     if not profile.sizes["step"]:
         raise NotDrawableError(_no_steps(run))
     figure = new_figure(7.6, 3.6)
     left, right = figure.subplots(1, 2, sharey=True)
-    for axes, alignment in ((left, "start"), (right, "end")):
-        sign = 1 if alignment == "start" else -1
+    for axes, alignment, sign in ((left, "start", 1), (right, "end", -1)):
         for outcome in ("success", "failure"):
             part = profile.sel(outcome=outcome, alignment=alignment)
             ran = part["episodes"].values > 0
@@ -180,18 +167,10 @@ def _risk(axes: Axes, trace: ShieldTrace) -> None:
 
 
 def _events(axes: Axes, trace: ShieldTrace) -> None:
-    rows: dict[str, BoolArray] = {
-        "intervened": trace.intervened, "applied": trace.applied, "refused": trace.refused,
-    }  # fmt: skip
-    axes.eventplot(
-        [np.flatnonzero(mask) for mask in rows.values()],
-        lineoffsets=range(len(rows)),
-        linelengths=0.7,
-        linewidths=0.8,
-        colors=["#3C3C3C"] * len(rows),
-    )
-    axes.set_yticks(range(len(rows)), list(rows), fontsize=8)
-    axes.set(ylim=(len(rows) - 0.5, -0.5), xlabel="control step", xlim=(-1, len(trace.relative_risk)))
+    events = [np.flatnonzero(mask) for mask in (trace.intervened, trace.applied, trace.refused)]
+    axes.eventplot(events, lineoffsets=range(3), linelengths=0.7, linewidths=0.8, colors=["#3C3C3C"] * 3)
+    axes.set_yticks(range(3), ["intervened", "applied", "refused"], fontsize=8)
+    axes.set(ylim=(2.5, -0.5), xlabel="control step", xlim=(-1, len(trace.relative_risk)))
 
 
 def _summary(axes: Axes, trace: ShieldTrace) -> None:

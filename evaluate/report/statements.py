@@ -16,38 +16,36 @@ from roep_gym.typing import JSON
 
 __all__ = ["facts", "limits"]
 
-_CLONES = ("baseline_clone", "perturb_clone")
-
 
 def facts(run: Run) -> dict[str, str]:
     """Return what was evaluated: rows, conditions, episodes, budget, records, channels, versions."""
-    data, plan = run.data, run.provenance.get("plan", {})
+    data, provenance = run.data, run.provenance
     recorded = int((data["success"].values != NOT_RUN).sum())
     aborts = int(data["aborts"].values.sum())
+    models, suites = (", ".join(dict.fromkeys(map(str, data[name].values))) for name in ("model", "suite"))
+    versions = (f"{name} {version}" for name, version in provenance.get("versions", {}).items())
     stated = {
         "Evaluation": run.name,
-        "Rows": f"{run.rows}: {_distinct(run, 'model')} on {len(set(data['task'].values))} tasks of "
-        f"{_distinct(run, 'suite')}",
+        "Rows": f"{run.rows}: {models} on {len(set(data['task'].values))} tasks of {suites}",
         "Conditions": ", ".join(_condition(name) for name in run.conditions),
         "Episodes": f"{recorded} recorded of {data.sizes['episode']} planned; {aborts} aborted attempts",
-        "Step budget": f"{plan['step_budget']} control steps" if plan else "",
+        "Step budget": f"{provenance['plan']['step_budget']} control steps" if provenance.get("plan") else "",
         "Records": "native, with step records" if run.native else f"flat tables ({ATTESTED})",
         "Unsafe channels": run.channels().sentence.rstrip("."),
         "Perturbed frames": _reach(run),
-        "Plan digest": str(run.provenance.get("plan_digest", "")),
-        "Merged runs": "; ".join(_member(member) for member in run.provenance.get("merged", ())),
-        "Published": "; ".join(run.provenance.get("published", ())),
-        "Numeric fingerprints": str(len(run.provenance.get("fingerprints", ())) or ""),
-        "Versions": _versions(run.provenance.get("versions", {})),
+        "Plan digest": str(provenance.get("plan_digest", "")),
+        "Merged runs": "; ".join(map(_member, provenance.get("merged", ()))),
+        "Published": "; ".join(provenance.get("published", ())),
+        "Numeric fingerprints": str(len(provenance.get("fingerprints", ())) or ""),
+        "Versions": ", ".join(versions),
     }
     return {name: text for name, text in stated.items() if text}
 
 
 def limits(run: Run) -> list[str]:
     """Return what a reader must not conclude, most general first."""
-    judgement = run.judgement
-    budget = judgement.config.seed_groups * judgement.config.episodes_per_group
-    small = [row for row in range(run.rows) if 0 < len(run.at(row, "baseline")) < budget]
+    budget = run.judgement.config.seed_groups * run.judgement.config.episodes_per_group
+    small = [n for row in range(run.rows) if 0 < (n := len(run.at(row, "baseline"))) < budget]
     lines = [
         "A status says which claim these records support. It is no statement about use outside this evaluation, nor "
         "about a robot, scene or task that is not in it.",
@@ -62,12 +60,14 @@ def limits(run: Run) -> list[str]:
             f"The outcomes are {ATTESTED}: actions, perturbations and shield scores cannot be checked here."
         )
     if small:
-        episodes = sorted({len(run.at(row, "baseline")) for row in small})
+        episodes = " or ".join(map(str, sorted(set(small))))
         lines.append(
-            f"{len(small)} of {run.rows} rows have {' or '.join(map(str, episodes))} episodes a condition, fewer than "
-            f"the protocol's {budget}: rates are coarse, and a small harm can stay unseen."
+            f"{len(small)} of {run.rows} rows have {episodes} episodes a condition, fewer than the protocol's {budget}:"
+            " rates are coarse, and a small harm can stay unseen."
         )
     lines += _row_limits(run)
+    if not any(CONDITIONS[name].role == "sweep" for name in run.conditions):
+        lines.append("No severity sweep was run: nothing is known about milder or stronger perturbations.")
     return lines
 
 
@@ -84,7 +84,7 @@ def _row_limits(run: Run) -> list[str]:
             trained & (data["risk_label_source"].values == "timeout_tail")
         ),
         "lack clones, so their effect cannot be told from re-running": np.array(
-            [any(run.absent(row, clone) for clone in _CLONES) for row in range(run.rows)]
+            [bool(run.first_absent(row, ("baseline_clone", "perturb_clone"))) for row in range(run.rows)]
         ),
         "ran under a runtime contract whose departures were accepted with a written reason (Table A2)": (
             (data["contract_status"].values != "match") & (data["contract_unresolved"].values == 0)
@@ -93,22 +93,15 @@ def _row_limits(run: Run) -> list[str]:
             [_incomplete(run, row) for row in range(run.rows)]
         ),
     }
-    lines = [f"{int(mask.sum())} of {run.rows} rows {text}." for text, mask in counted.items() if mask.any()]
-    if not any(CONDITIONS[name].role == "sweep" for name in run.conditions):
-        lines.append("No severity sweep was run: nothing is known about milder or stronger perturbations.")
-    return lines
+    return [f"{int(mask.sum())} of {run.rows} rows {text}." for text, mask in counted.items() if mask.any()]
 
 
 def _incomplete(run: Run, row: int) -> bool:
-    at = [
-        run.at(row, name) for name in run.conditions
+    return any(
+        run.recorded(row, name).size < run.at(row, name).size
+        for name in run.conditions
         if not (run.absent(row, name) and run.unavailable(row, name))
-    ]  # fmt: skip
-    return bool((run.data["success"].values[np.concatenate(at)] == NOT_RUN).any()) if at else False
-
-
-def _distinct(run: Run, name: str) -> str:
-    return ", ".join(dict.fromkeys(str(value) for value in run.data[name].values))
+    )
 
 
 def _condition(name: str) -> str:
@@ -130,7 +123,3 @@ def _reach(run: Run) -> str:
 def _member(member: Mapping[str, JSON]) -> str:
     digest = member.get("plan_digest")
     return f"{member['name']} (plan digest {digest})" if digest else str(member["name"])
-
-
-def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,51 +21,41 @@ from roep_gym.evaluate.report.render import markdown_text
 from roep_gym.evaluate.report.style import drawing
 from roep_gym.evaluate.report.tables import make_tables
 from roep_gym.evaluate.schema import CONDITIONS
-from roep_gym.typing import BoolArray
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-__all__ = ["RATES", "write_events"]
+__all__ = ["write_events"]
 
-RATES: tuple[str, ...] = ("success_rate", "timeout_rate", "intervention_rate")
-"""Scalars of each row and condition; the intervention rate exists where a shield acts."""
-SUFFIX = ".roep-gym"
+_SUFFIX = ".roep-gym"
 """End of the name of our event files; others in the same folder are left alone."""
 
 
-class _Curve(NamedTuple):
-    """A rate after each episode, in the order of the pairing keys: its last value is the rate of the condition."""
-
-    tag: str
-    values: list[float]
-
-
 def write_events(run: Run, folder: Path) -> list[Path]:
-    """Write a run's event files into a folder and remove those of an earlier call.
+    """Write a run's event files into a folder, remove those of an earlier call, and return their paths.
 
     Each row is a TensorBoard run of its own, `<model>/<suite>/<task>`, with the tags `<rate>/<condition>`: the rate
     over the first episodes, by their number. The claim table and figures are in the folder itself.
-
-    Args:
-        run: The run.
-        folder: The folder.
-
-    Returns:
-        The event files.
 
     Raises:
         DependencyNotInstalledError: TensorBoard is not installed.
         RoepError: The files cannot be written.
     """
-    writer_class = _writer_class()
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise DependencyNotInstalledError(
+            "Expected torch and TensorBoard to be installed; run: pip install torch tensorboard"
+        ) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".events-") as scratch:
-            _write_overview(run, writer_class(scratch, filename_suffix=SUFFIX))
+            with SummaryWriter(scratch, filename_suffix=_SUFFIX) as writer:
+                _write_overview(run, writer)
             for row in range(run.rows):
                 names = map(escape.file_name, run.label(row))
-                _write_row(run, row, writer_class(str(Path(scratch, *names)), filename_suffix=SUFFIX))
+                with SummaryWriter(str(Path(scratch, *names)), filename_suffix=_SUFFIX) as writer:
+                    _write_row(run, row, writer)
             return _replace(Path(scratch), folder)
     except OSError as error:
         raise RoepError(
@@ -74,58 +63,40 @@ def write_events(run: Run, folder: Path) -> list[Path]:
         ) from error
 
 
-def _writer_class() -> type[SummaryWriter]:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise DependencyNotInstalledError(
-            "Expected torch and TensorBoard to be installed; run: pip install torch tensorboard"
-        ) from error
-    return SummaryWriter
-
-
 def _write_overview(run: Run, writer: SummaryWriter) -> None:
-    with writer:
-        for table in make_tables(run, ("claims", "3", "4")):
-            writer.add_text(f"table/{table.name}", markdown_text(table))
-        for drawn in draw_figures(run):
-            if drawn.figure is None:
-                writer.add_text(f"figure/{drawn.name}", escape.markdown(f"N/A: {drawn.reason}"))
-                continue
-            with drawing():
-                drawn.figure.canvas.draw()
-            pixels = np.asarray(drawn.figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
-            writer.add_image(f"figure/{drawn.name}", pixels, dataformats="HWC")
+    for table in make_tables(run, ("claims", "3", "4")):
+        writer.add_text(f"table/{table.name}", markdown_text(table))
+    for drawn in draw_figures(run):
+        if drawn.figure is None:
+            writer.add_text(f"figure/{drawn.name}", escape.markdown(f"N/A: {drawn.reason}"))
+            continue
+        with drawing():
+            drawn.figure.canvas.draw()
+        pixels = np.asarray(drawn.figure.canvas.buffer_rgba())[..., :3]  # type: ignore[attr-defined]
+        writer.add_image(f"figure/{drawn.name}", pixels, dataformats="HWC")
 
 
 def _write_row(run: Run, row: int, writer: SummaryWriter) -> None:
-    with writer:
-        for condition in run.conditions:
-            for curve in _curves(run, row, condition):
-                for episodes, value in enumerate(curve.values, start=1):
-                    writer.add_scalar(curve.tag, value, global_step=episodes)
-
-
-def _curves(run: Run, row: int, condition: str) -> Iterator[_Curve]:
-    outcomes = run.outcomes(row, condition)
-    happened: dict[str, BoolArray] = {
-        "success_rate": (outcomes["success"] == 1).to_numpy(),
-        "timeout_rate": (outcomes["reason"] == "timeout").to_numpy(),
-    }
-    steps = outcomes["intervention_steps"].to_numpy()
-    if CONDITIONS[condition].shielded and (steps >= 0).all():
-        happened["intervention_rate"] = steps > 0
-    for name, mask in happened.items():
-        yield _Curve(f"{name}/{condition}", (np.cumsum(mask) / np.arange(1, mask.size + 1)).tolist())
+    """Write each rate after every episode, in the order of the pairing keys: the last is the rate of the condition."""
+    for condition in run.conditions:
+        outcomes = run.outcomes(row, condition)
+        happened = {"success_rate": outcomes["success"] == 1, "timeout_rate": outcomes["reason"] == "timeout"}
+        steps = outcomes["intervention_steps"]
+        if CONDITIONS[condition].shielded and (steps >= 0).all():
+            happened["intervention_rate"] = steps > 0
+        for name, mask in happened.items():
+            rates = np.cumsum(mask) / np.arange(1, mask.size + 1)
+            for episodes, value in enumerate(rates.tolist(), start=1):
+                writer.add_scalar(f"{name}/{condition}", value, global_step=episodes)
 
 
 def _replace(scratch: Path, folder: Path) -> list[Path]:
     """Put the new event files in the place of the old ones."""
-    for old in folder.rglob(f"events.out.tfevents.*{SUFFIX}"):
+    for old in folder.rglob(f"events.out.tfevents.*{_SUFFIX}"):
         if scratch not in old.parents:
             old.unlink()
     files = []
-    for new in sorted(scratch.rglob(f"*{SUFFIX}")):
+    for new in sorted(scratch.rglob(f"*{_SUFFIX}")):
         target = folder / new.relative_to(scratch)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.move(new, target)

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["episode_video", "overlay_text"]
 
-FRAME_MILLISECONDS = 150
 _HEIGHT = 256
 _STRIP = 40
 _BORDER = 6
@@ -52,9 +51,8 @@ def episode_video(run: Run, key: EpisodeKey) -> bytes:
         intervened = bool(acted and trace is not None and trace.intervened[step])
         pictures.append(_picture(image, patch, overlay_text(key, step, trace if acted else None), intervened))
     stream = io.BytesIO()
-    pictures[0].save(
-        stream, "GIF", save_all=True, append_images=pictures[1:], duration=FRAME_MILLISECONDS, loop=0
-    )
+    # The duration of a frame is in milliseconds.
+    pictures[0].save(stream, "GIF", save_all=True, append_images=pictures[1:], duration=150, loop=0)
     return stream.getvalue()
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,6 @@ from roep_gym.evaluate.report.videos import episode_video
 
 __all__ = ["FORMATS", "Written", "write_report"]
 
-PAGE = "report.html"
 _TABLE_FORMS = tuple(name for name in FORMS if name != "html")
 FORMATS: tuple[str, ...] = ("html", *_TABLE_FORMS, *style.FORMATS)
 """The page, the forms of tables, the formats of figures."""
@@ -61,41 +61,36 @@ def write_report(
     for name in formats:
         if name not in FORMATS:
             raise unknown_name("format", name, FORMATS)
-    tables = make_tables(run)
+    tables, wanted = make_tables(run), [name for name in style.FORMATS if name in formats]
+    page = folder / "report.html" if "html" in formats else None
     contents: dict[Path, bytes] = {}
-    for table in tables:
-        for name in _TABLE_FORMS:
-            if name in formats:
-                path = folder / "tables" / f"{table.name}.{FORMS[name].suffix}"
-                contents[path] = FORMS[name].write(table).encode()
     missing: dict[str, str] = {}
     filmed: dict[EpisodeKey, Path] = {}
-    examples = example_episodes(run) if videos else []
-    if videos and (run.provenance.get("published") or not examples):
-        examples, why = [], "no frames are stored"
-        if run.provenance.get("published"):
-            why = "a published run lacks what the figures do not show; make them of the run itself"
-        missing["videos"] = why
+    for table, name in itertools.product(tables, _TABLE_FORMS):
+        if name in formats:
+            path = folder / "tables" / f"{table.name}.{FORMS[name].suffix}"
+            contents[path] = FORMS[name].write(table).encode()
+    examples = example_episodes(run) if videos and not run.provenance.get("published") else []
+    if videos and run.provenance.get("published"):
+        missing["videos"] = "a published run lacks what the figures do not show; make them of the run itself"
+    elif videos and not examples:
+        missing["videos"] = "no frames are stored"
     for key in examples:
         path = folder / "videos" / f"{run.frames_path(key).stem}.gif"
         try:
             contents[path] = episode_video(run, key)
+            filmed[key] = path
         except DamagedFileError as damaged:
             missing[f"video {path.stem}"] = str(damaged)
-        else:
-            filmed[key] = path
-    page = folder / PAGE if "html" in formats else None
-    wanted = [name for name in style.FORMATS if name in formats]
-    if wanted or page:
-        figures = draw_figures(run)
-        missing |= {f"figure {drawn.name}": drawn.reason for drawn in figures if drawn.figure is None}
-        for drawn in figures:
-            if drawn.figure is not None:
-                for suffix in wanted:
-                    path = folder / "figures" / f"{drawn.name}.{suffix}"
-                    contents[path] = style.encoded(drawn.figure, suffix)
-        if page:
-            contents[page] = report_page(run, tables, figures, folder, filmed).encode()
+    figures = draw_figures(run) if wanted or page else []
+    for drawn in figures:
+        if drawn.figure is None:
+            missing[f"figure {drawn.name}"] = drawn.reason
+            continue
+        for suffix in wanted:
+            contents[folder / "figures" / f"{drawn.name}.{suffix}"] = style.encoded(drawn.figure, suffix)
+    if page:
+        contents[page] = report_page(run, tables, figures, folder, filmed).encode()
     for path, content in contents.items():
         write_atomically(path, content)
     return Written(page, tuple(contents), missing)

@@ -26,12 +26,11 @@ class Arguments:
     """Episodes whose time is told."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the capacities and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the capacities."""
     cost = measured_cost(read_run(arguments.run))
     say(f"An episode takes {cost.worker:.3g} s, {cost.decisions:.3g} s of them in decisions.\n")
     say(f"| workers | episodes/h | {arguments.episodes:,} episodes | bound by |\n|---|---|---|---|")
     for workers in arguments.workers:
         rate, bound = capacity(cost, workers, arguments.devices)
         say(f"| {workers} | {rate:,.0f} | {arguments.episodes / rate:,.1f} h | {bound} |")
-    return 0

@@ -49,8 +49,8 @@ class Arguments:
     """Levels and resamples."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the comparison and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the comparison."""
     first = read_run(arguments.run)
     if arguments.reference is not None:
         if arguments.other or arguments.model or arguments.other_model:
@@ -58,7 +58,7 @@ def run(arguments: Arguments) -> int:
                 "Expected --reference alone, got a second run or a model beside it; drop one."
             )
         print_tables([beside_paper_table(beside_published(judge(first)))], arguments.format)
-        return 0
+        return
     second = read_run(arguments.other) if arguments.other else first
     comparison = compare(
         first,
@@ -70,4 +70,3 @@ def run(arguments: Arguments) -> int:
     conditions = comparison.statistics["condition"].values.tolist()
     tables = [comparison_table(comparison, condition) for condition in conditions]
     print_tables([*tables, comparison_means_table(comparison), premises_table(comparison)], arguments.format)
-    return 0

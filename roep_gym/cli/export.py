@@ -48,8 +48,8 @@ class Arguments:
     """One row a control step, or one a decision with all actions until the next decision."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the dataset and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the dataset."""
     if arguments.name and arguments.to != "minari":
         raise InvalidInputError(
             f"Expected --name with --to minari alone, got {arguments.name!r}; a LeRobot dataset is named by its folder."
@@ -81,4 +81,3 @@ def run(arguments: Arguments) -> int:
         f"{written.episodes} episodes{f' ({left_out} left out, too short)' if left_out else ''} with {written.rows} "
         f"{arguments.rate} in {written.folder}; load them with {load}."
     )
-    return 0

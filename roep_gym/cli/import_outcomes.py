@@ -53,8 +53,8 @@ class Arguments:
     budget of 50 in all."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the run and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the run."""
     taken = [name for name in (DATASET, "plan.json", "journal.sqlite") if (arguments.out / name).exists()]
     if taken:
         raise InvalidInputError(
@@ -69,7 +69,6 @@ def run(arguments: Arguments) -> int:
     )
     for remark in remarks:
         say(f"- {remark}")
-    return 0
 
 
 def _from_tables(arguments: Arguments) -> tuple[xr.Dataset, list[str]]:

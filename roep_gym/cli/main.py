@@ -1,9 +1,9 @@
 """The command `roep-gym`: finds the subcommand, parses its arguments and turns errors into one sentence.
 
 `COMMANDS` maps a subcommand to its module, which is imported only when it is asked for, so that help and judging
-start quickly. A module has a dataclass `Arguments`, `run(arguments) -> int` and, where the defaults depend on the
-arguments, `defaults(argv) -> Arguments`. Exit status: what `run` returns, 2 for anything that the user can put right,
-130 after Ctrl-C.
+start quickly. A module has a dataclass `Arguments`, `run(arguments)` and, where the defaults depend on the arguments,
+`defaults(argv) -> Arguments`. Exit status: what `run` returns, 0 where that is nothing, 2 for anything that the user
+can put right, 130 after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def dispatch(argv: Sequence[str]) -> int:
-    """Run one subcommand and return what it returns; its errors pass. Help and version are answered here."""
+    """Run one subcommand and return its exit status; its errors pass. Help and version are answered here."""
     if not argv or argv[0] in ("-h", "--help", "help"):
         width = max(map(len, COMMANDS))
         lines = "\n".join(f"  {name:<{width}}  {command.summary}" for name, command in COMMANDS.items())
@@ -101,5 +101,6 @@ def dispatch(argv: Sequence[str]) -> int:
 
     module = importlib.import_module(f"roep_gym.cli.{COMMANDS[name].module}")
     default = module.defaults(rest) if hasattr(module, "defaults") else tyro.MISSING_NONPROP
-    status: int = module.run(tyro.cli(module.Arguments, args=rest, prog=f"roep-gym {name}", default=default))
-    return status
+    parsed = tyro.cli(module.Arguments, args=rest, prog=f"roep-gym {name}", default=default)
+    status: int | None = module.run(parsed)
+    return status or 0

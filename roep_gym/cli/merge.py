@@ -29,8 +29,8 @@ class Arguments:
     """Folder of the new run, which must not exist."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the merged run and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the merged run."""
     data = read_run(merge_runs(arguments.runs, arguments.out))
     recorded = int((data["success"].values != NOT_RUN).sum())
     say(
@@ -38,4 +38,3 @@ def run(arguments: Arguments) -> int:
         f"conditions, {recorded} of {data.sizes['episode']} planned episodes recorded. Judge it with: "
         f"roep-gym gate {arguments.out}"
     )
-    return 0

@@ -38,8 +38,8 @@ class Arguments:
     """How the tables are printed."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the tables and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the tables."""
     if arguments.run is None:
         planned = power_table(
             arguments.drops,
@@ -53,4 +53,3 @@ def run(arguments: Arguments) -> int:
         config = StatisticsConfig(confidence=1 - arguments.alpha, power=arguments.power, resamples=1)
         tables = (detectable_table(paired_evidence(align(read_run(arguments.run)), config)),)
     print_tables(tables, arguments.format)
-    return 0

@@ -28,12 +28,11 @@ class Arguments:
     """Largest size of the folder; nothing is written where it would be larger."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the folder and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the folder."""
     published = publish_run(open_run(arguments.run), arguments.out, max_megabytes=arguments.max_megabytes)
     say(
         f"{published.folder}: {published.megabytes:.2f} MB; report it with: roep-gym report {published.folder}"
     )
     for sentence in published.left_out:
         say(f"- {sentence}")
-    return 0

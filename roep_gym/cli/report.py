@@ -37,12 +37,11 @@ class Arguments:
     """JSON file with gate settings; default: the paper's."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the report and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the report."""
     opened = open_run(arguments.run, gate_settings(arguments.config))
     folder = arguments.out or arguments.run / "report"
     written = write_report(opened, folder, arguments.format or FORMATS, videos=arguments.video)
     for name, reason in written.missing.items():
         say(f"{name[0].upper()}{name[1:]}: N/A, {reason}")
     say(f"{len(written.files)} files in {folder}" + (f"; open {written.page}" if written.page else ""))
-    return 0

@@ -41,8 +41,8 @@ class Arguments:
     """Thresholds and budgets around which the statuses are looked at."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the break points, the floors and the subsets, and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the break points, the floors and the subsets."""
     data, config = read_run(arguments.run, arguments.gate), arguments.gate
     samples = subsample_statuses(data, config, sizes=arguments.sizes, subsets=arguments.subsets)
     tables = [
@@ -51,4 +51,3 @@ def run(arguments: Arguments) -> int:
         subsamples_table(samples),
     ]
     print_tables(tables, arguments.format)
-    return 0

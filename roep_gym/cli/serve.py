@@ -49,7 +49,7 @@ class Arguments:
     """Seed of the policy's randomness in episodes for which a client sends no seed."""
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments) -> None:
     """Serve until the process is interrupted."""
     if arguments.layout not in LAYOUTS:
         raise unknown_name("layout of requests", arguments.layout, LAYOUTS)
@@ -82,7 +82,6 @@ def run(arguments: Arguments) -> int:
             decisions = sum(size * count for size, count in sizes.items())
             calls = f"{sizes.total()} calls of the policy, at most {max(sizes, default=0)} in one"
             say(f"{decisions} decisions in {calls}.")
-    return 0
 
 
 def _introduce(server: OpenPIServer, batcher: PolicyBatcher, arguments: Arguments) -> None:

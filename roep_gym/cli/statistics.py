@@ -39,10 +39,9 @@ class Arguments:
     """Levels and resamples."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the statistics of each row, then the means over tasks, and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the statistics of each row, then the means over tasks."""
     aligned = align(read_run(arguments.run))
     evidence = paired_evidence(aligned, arguments.levels)
     groups = group_evidence(aligned, arguments.levels)
     print_tables([pairs_table(evidence, arguments.pair), groups_table(groups)], arguments.format)
-    return 0

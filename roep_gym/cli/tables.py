@@ -36,8 +36,8 @@ class Arguments:
     """JSON file with gate settings; default: the paper's."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the tables and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the tables."""
     opened = open_run(arguments.run, gate_settings(arguments.config))
     known = {str(task) for task in opened.data["task"].values}
     for task in arguments.task:
@@ -48,4 +48,3 @@ def run(arguments: Arguments) -> int:
         chosen = {None, *arguments.task}
         tables = [table.where(lambda values: values.get("task") in chosen) for table in tables]
     print_tables(tables, arguments.format)
-    return 0

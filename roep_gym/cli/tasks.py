@@ -33,8 +33,8 @@ class Arguments:
     """Print JSON."""
 
 
-def run(arguments: Arguments) -> int:
-    """Print the tasks and return 0."""
+def run(arguments: Arguments) -> None:
+    """Print the tasks."""
     # A suite of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     suites = [find_suite(name) for name in ([arguments.suite] if arguments.suite else suite_names())]
@@ -43,7 +43,6 @@ def run(arguments: Arguments) -> int:
         say(json.dumps([_as_json(suite, task) for suite, task in listed], indent=2))
     else:
         _print_table(listed)
-    return 0
 
 
 def _as_json(suite: Suite, task: SuiteTask) -> dict[str, JSON]:

@@ -28,9 +28,8 @@ class Arguments:
     """JSON file with gate settings; default: the paper's."""
 
 
-def run(arguments: Arguments) -> int:
-    """Write the event files and return 0."""
+def run(arguments: Arguments) -> None:
+    """Write the event files."""
     folder = arguments.out or arguments.run / "tensorboard"
     files = write_events(open_run(arguments.run, gate_settings(arguments.config)), folder)
     say(f"{len(files)} event files; look at them with: tensorboard --logdir {folder}")
-    return 0

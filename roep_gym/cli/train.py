@@ -37,8 +37,8 @@ class Arguments:
     """Continue the unfinished training in the folder, from its last checkpoint or where it was ended; else begin."""
 
 
-def run(arguments: Arguments) -> int:
-    """Train and return 0."""
+def run(arguments: Arguments) -> None:
+    """Train."""
     # A wrapper of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
     from roep_gym.training.config import TrainingConfig
@@ -72,7 +72,6 @@ def run(arguments: Arguments) -> int:
         say(f"No plan evaluates it. {trained.without_plan}")
     else:
         say(f"Evaluate it: roep-gym evaluate {trained.plan} --out {out / 'evaluation'}")
-    return 0
 
 
 @contextmanager

@@ -32,8 +32,8 @@ class Arguments:
     """Processes."""
 
 
-def run(arguments: Arguments) -> int:
-    """Collect, train, write, and return 0."""
+def run(arguments: Arguments) -> None:
+    """Collect, train, write."""
     weights = build(
         arguments.out,
         suites=arguments.suites,
@@ -43,4 +43,3 @@ def run(arguments: Arguments) -> int:
         report=lambda line: say(line),
     )
     say(f"Weights of {', '.join(weights)} in {arguments.out}; evaluate them with weights: {arguments.out}")
-    return 0
