@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from roep_gym import contracts, seeding
-from roep_gym.arguments import check_names, read_integer
+from roep_gym.arguments import check_names, plain, read_integer
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
@@ -133,6 +133,13 @@ class EnvironmentSettings:
     def __post_init__(self) -> None:
         check_fields(self, "environment")
         check_names("unsafe channel", self.unsafe_channels or (), UNSAFE_CHANNELS)
+
+    def given(self) -> dict[str, JSON]:
+        """Return the settings that differ from their defaults, JSON-native."""
+        defaults = EnvironmentSettings()
+        return {
+            name: plain(value) for name, value in asdict(self).items() if value != getattr(defaults, name)
+        }
 
 
 @dataclass(frozen=True)
@@ -395,15 +402,14 @@ def _check_task(suite: Suite, task: SuiteTask, plan: EvaluationPlan, conditions:
             f"Expected at most {task.init_states} episodes a condition, as many as {task.name!r} has initial states, "
             f"got {plan.seed_groups} x {plan.episodes}."
         )
-    settings = plan.environment
-    for entry in fields(settings):
-        given = getattr(settings, entry.name)
-        if given != getattr(EnvironmentSettings(), entry.name) and entry.name not in suite.settings:
+    for name, value in plan.environment.given().items():
+        if name not in suite.settings:
             raise InvalidInputError(
-                f"Expected no {entry.name} for tasks of {suite.name}, which has no such setting, got {given!r}; "
-                "leave it out, or evaluate these tasks in a plan of their own."
+                f"Expected no {name} for tasks of {suite.name}, which has no such setting, got {value!r}; leave it "
+                "out, or evaluate these tasks in a plan of their own."
             )
-    check_names(f"unsafe channel of {suite.name}", settings.unsafe_channels or (), suite.unsafe_channels)
+    channels = plan.environment.unsafe_channels or ()
+    check_names(f"unsafe channel of {suite.name}", channels, suite.unsafe_channels)
     if plan.shield.fields is not None and any(condition.shielded for condition in conditions):
         readable = suite.shield_fields(task.name)
         check_names(f"entry that a shield may read on {suite.name}", plan.shield.fields, readable)

@@ -32,7 +32,7 @@ from roep_gym.shields.labels import (
 from roep_gym.shields.model import RiskModel, calibrate
 from roep_gym.shields.shield import Shield, pose_fields, with_pose_fields
 from roep_gym.shields.split import PARTS, Part, SceneSupport, needs, split_scenes
-from roep_gym.shields.training import Samples, TrainedNetwork, train_risk_model
+from roep_gym.shields.training import Samples, train_risk_model
 from roep_gym.typing import IntArray
 
 __all__ = ["NO_RISK_SUPPORT", "TrainingOutcome", "train_shield"]
@@ -129,7 +129,8 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
         "best_epoch": network.best_epoch,
         "constant_loss": network.constant_loss,
     }
-    if not _finite(network):
+    weights = [array for layer in network.layers for array in layer]
+    if not all(np.isfinite(array).all() for array in (network.loss, *weights)):
         reason = "training diverged: the loss or a weight is not finite"
         return TrainingOutcome("failed", reason, None, metadata)
     metadata |= {"validation_loss": network.loss}
@@ -217,11 +218,6 @@ def _missing_support(counts: Mapping[Part, Mapping[str, int]], config: ShieldCon
                 "needed; the episodes of one scene belong to one part"
             )
     return ""
-
-
-def _finite(network: TrainedNetwork) -> bool:
-    arrays = [array for layer in network.layers for array in layer]
-    return bool(np.isfinite(network.loss)) and all(np.isfinite(array).all() for array in arrays)
 
 
 def _fingerprint(ordered: Sequence[BootstrapEpisode]) -> str:

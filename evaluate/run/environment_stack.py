@@ -36,22 +36,16 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
     The policy's observation request and contract fill what the plan's settings leave open.
     """
     request, contract = policy.observations, policy.contract
-    settle = _declared(contract.settle_steps, 10) if settings.settle_steps is None else settings.settle_steps
     chosen: dict[str, Any] = {
-        "cameras": list(request.cameras if settings.cameras is None else settings.cameras),
-        "image_size": request.image_size if settings.image_size is None else settings.image_size,
-        "depth": request.depth if settings.depth is None else settings.depth,
+        "cameras": list(request.cameras),
+        "image_size": request.image_size,
+        "depth": request.depth,
         "object_state": request.object_state,
-        "control_mode": settings.control_mode or _declared(contract.control_mode, "relative"),
-        "terminate_on_unsafe": settings.terminate_on_unsafe,
-        "settle_steps": settle,
+        "control_mode": _declared(contract.control_mode, "relative"),
+        "settle_steps": _declared(contract.settle_steps, 10),
+        "terminate_on_unsafe": False,
+        **settings.given(),
     }
-    if settings.placement_shift:
-        chosen["placement_shift"] = settings.placement_shift
-    if settings.unsafe_channels is not None:
-        chosen["unsafe_channels"] = list(settings.unsafe_channels)
-    if settings.safety_limits:
-        chosen["safety_limits"] = dict(settings.safety_limits)
     suite = find_suite(row.suite_source)
     return {name: value for name, value in chosen.items() if name in suite.settings}
 

@@ -107,9 +107,8 @@ class EpisodeWorker:
             diverged_before=item.diverged_before,
             heartbeat=self._heartbeat,
         )
-        details = fingerprint.fingerprint(
-            _renderer(env), numeric_probe() if self._probe is None else self._probe
-        )
+        renderer = getattr(env.unwrapped, "renderer_name", lambda: "numpy")()
+        details = fingerprint.fingerprint(renderer, numeric_probe() if self._probe is None else self._probe)
         return replace(
             record,
             summary=replace(record.summary, fingerprint=fingerprint.fingerprint_hash(details)),
@@ -168,8 +167,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise InvalidInputError(f"Expected what a policy observes to be JSON-native, got {value!r}.")
-
-
-def _renderer(env: gym.Env[Any, Any]) -> str:
-    name = getattr(env.unwrapped, "renderer_name", None)
-    return name() if name is not None else "numpy"
