@@ -71,6 +71,8 @@ class ModelSpec:
             a function, which only this process can run: files hold a mark in its place, and no run continues from it.
         arguments: Arguments of the policy; what JSON does not store exactly is refused, tuples included.
         tasks: Tasks of this model; empty: those of the plan.
+        by_suite: Arguments by suite, such as the port of the server that has its checkpoint; if given, it names every
+            suite of the model's tasks.
         accept: Written reasons, by contract field, why a mismatch or an unknown is accepted.
     """
 
@@ -79,6 +81,7 @@ class ModelSpec:
     arguments: Mapping[str, JSON] = field(default_factory=dict)
     tasks: tuple[str, ...] = ()
     accept: Mapping[str, str] = field(default_factory=dict)
+    by_suite: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_fields(self, "model")
@@ -222,7 +225,11 @@ class EvaluationPlan:
     def _stored(self) -> dict[str, Any]:
         """Return the plan as files hold it; a policy that is an object is neither copied nor kept."""
         named = tuple(replace(model, policy=model.policy_name) for model in self.models)
-        return asdict(replace(self, models=named))
+        content = asdict(replace(self, models=named))
+        for model in content["models"]:
+            if not model["by_suite"]:  # plans that do not use it keep their digest
+                del model["by_suite"]
+        return content
 
 
 @dataclass(frozen=True)
@@ -355,6 +362,8 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
             "Expected 'bootstrap_clean' or 'bootstrap_perturb' beside the shielded conditions, which need a trained "
             "shield; add them or take the set 'main'."
         )
+    if any(model.by_suite for model in plan.models):
+        plan = replace(plan, models=tuple(e for model in plan.models for e in _suite_models(model, plan)))
     named = [(model, task) for model in plan.models for task in _named_tasks(model, plan)]
     plan = _with_budgets(plan, [task.suite for _, task in named])
     rows: list[Row] = []
@@ -385,6 +394,30 @@ def _named_tasks(model: ModelSpec, plan: EvaluationPlan) -> list[NamedTask]:
         for task in find_tasks(text):
             found.setdefault((task.suite.name, task.task.name), task)
     return list(found.values())
+
+
+def _suite_models(model: ModelSpec, plan: EvaluationPlan) -> list[ModelSpec]:
+    """Return a model as one entry for each suite of its tasks, where its arguments differ by suite."""
+    if not model.by_suite:
+        return [model]
+    tasks: dict[str, list[str]] = {}
+    for suite, source, task in _named_tasks(model, plan):
+        tasks.setdefault(suite.name, []).append(f"{source}/{task.name}")
+    for suite_name in tasks:
+        if suite_name not in model.by_suite:
+            raise InvalidInputError(
+                f"Expected by_suite of the model {model.name!r} to name every suite of its tasks, got none for "
+                f"{suite_name!r}; add its arguments, or evaluate only tasks of {', '.join(model.by_suite)}."
+            )
+    return [
+        replace(
+            model,
+            arguments={**model.arguments, **model.by_suite[suite_name]},
+            tasks=tuple(names),
+            by_suite={},
+        )
+        for suite_name, names in tasks.items()
+    ]
 
 
 def _with_budgets(plan: EvaluationPlan, suites: Sequence[Suite]) -> EvaluationPlan:

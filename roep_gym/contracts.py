@@ -1,17 +1,19 @@
 """Runtime contracts: what a policy was built for, against what really ran (protocol section 9, Table A2).
 
-`RuntimeContract` is what a policy declares, `compare` sets it against the observed values field by field,
-`contract_status` sums up to the C_fid of clean admission.
+`RuntimeContract` is what a policy declares, checked when it is written; `compare` sets it against the observed values
+field by field, `contract_status` sums up to the C_fid of clean admission.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 from roep_gym.arguments import check_names
 from roep_gym.error import InvalidInputError
+from roep_gym.mapping_reader import check_fields
+from roep_gym.typing import JSON
 
 __all__ = [
     "FIELDS",
@@ -25,11 +27,26 @@ __all__ = [
 
 Verdict = Literal["match", "mismatch", "unknown"]
 ContractValue = str | int | float | bool | list[str] | None
+AnyValue = Literal["n/a", "any"]
+"""No particular value: the field does not apply, or every value is right."""
+
+_SMALLEST: Mapping[str, int] = {"resolution": 1, "chunk_length": 1, "executed_steps": 1, "settle_steps": 0}
+_ACTED_ON = (
+    "cameras",
+    "resolution",
+    "control_mode",
+    "executed_steps",
+    "replan_after_intervention",
+    "settle_steps",
+)
+"""Fields that an evaluation acts on, so that they are the same for all suites of a policy."""
 
 
 @dataclass(frozen=True)
 class RuntimeContract:
     """The runtime a policy was built for; None means not declared, "n/a" that the field does not apply.
+
+    Every value is checked when the contract is made: its type, and that a number is not below its smallest value.
 
     Attributes:
         checkpoint_source: Where the weights come from (path, hub id, "built-in").
@@ -37,7 +54,8 @@ class RuntimeContract:
         runtime_bridge: How the policy is reached ("in-process", "openpi-websocket").
         cameras: Cameras, in the order the policy takes them.
         resolution: Height and width of the rendered frames, in pixels.
-        rotation: Orientation of the frames the policy was trained on ("upright", "rotated_180").
+        rotation: Orientation of the frames the policy was trained on, for all cameras or one for each ("upright",
+            "rotated_180", "raw", "upside_down").
         crop: Crop ("none", "center_0.9").
         resize: Resize filter and size ("none", "lanczos3_224", "pad_bilinear_224").
         encoding: Image coding before the network ("none", "jpeg").
@@ -57,33 +75,54 @@ class RuntimeContract:
         suite: The LIBERO suite the checkpoint was tuned for ("any").
         mujoco: Version of MuJoCo.
         robosuite: Version of robosuite.
+        by_suite: Fields that differ by suite, such as `checkpoint_source` where a checkpoint was tuned for each.
     """
 
     checkpoint_source: str | None = None
     checkpoint_revision: str | None = None
     runtime_bridge: str | None = None
-    cameras: list[str] | str | None = None
-    resolution: int | str | None = None
-    rotation: str | None = None
+    cameras: list[str] | AnyValue | None = None
+    resolution: int | AnyValue | None = None
+    rotation: list[str] | str | None = None
     crop: str | None = None
     resize: str | None = None
     encoding: str | None = None
     prompt_format: str | None = None
     proprio_layout: str | None = None
-    control_mode: str | None = None
+    control_mode: Literal["relative", "absolute"] | AnyValue | None = None
     action_scale: str | None = None
     action_clip: str | None = None
     unnorm_key: str | None = None
     gripper_sign: str | None = None
     eef_orientation: str | None = None
-    chunk_length: int | None = None
-    executed_steps: int | None = None
-    replan_after_intervention: bool | None = None
+    chunk_length: int | AnyValue | None = None
+    executed_steps: int | AnyValue | None = None
+    replan_after_intervention: bool | AnyValue | None = None
     precision: str | None = None
-    settle_steps: int | None = None
+    settle_steps: int | AnyValue | None = None
     suite: str | None = None
     mujoco: str | None = None
     robosuite: str | None = None
+    by_suite: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_fields(self, "contract")
+        for name, smallest in _SMALLEST.items():
+            value = getattr(self, name)
+            if isinstance(value, int) and value < smallest:
+                raise InvalidInputError(f"Expected contract.{name} to be at least {smallest}, got {value}.")
+        if self.cameras == []:
+            raise InvalidInputError(
+                'Expected contract.cameras to name a camera, or "n/a", got an empty list.'
+            )
+        for suite, given in self.by_suite.items():
+            for name in given:
+                if name in _ACTED_ON:
+                    raise InvalidInputError(
+                        f"Expected contract.by_suite to leave {name!r} alone, which is the same in every suite, got it "
+                        f"for {suite!r}; declare it outside by_suite."
+                    )
+            replace(self, by_suite={}).replaced(given)
 
     @classmethod
     def applicable(cls, **values: Any) -> RuntimeContract:
@@ -91,20 +130,33 @@ class RuntimeContract:
         return cls(**{**dict.fromkeys(FIELDS, "n/a"), **values})
 
     def replaced(self, values: Mapping[str, Any] | None) -> RuntimeContract:
-        """Return the contract with some fields replaced.
+        """Return the contract with some fields replaced, in every suite.
 
         Raises:
             UnknownNameError: There is no such field.
+            InvalidInputError: A value does not fit its field.
         """
-        check_names("contract field", values or {}, FIELDS)
-        return replace(self, **(values or {}))
+        values = values or {}
+        check_names("contract field", values, FIELDS)
+        kept = {
+            suite: {name: value for name, value in given.items() if name not in values}
+            for suite, given in self.by_suite.items()
+        }
+        return replace(self, by_suite=kept, **values)
+
+    def for_suite(self, suite: str) -> RuntimeContract:
+        """Return the contract in one suite; a suite such as libero_goal_swap has the fields of libero_goal."""
+        known = [name for name in self.by_suite if suite == name or suite.startswith(f"{name}_")]
+        given = self.by_suite[max(known, key=len)] if known else {}
+        return replace(self, by_suite={}, **given)
 
     def to_dict(self) -> dict[str, ContractValue]:
-        """Return the contract as a JSON-native mapping."""
-        return asdict(self)
+        """Return the fields of Table A2 as a JSON-native mapping, without `by_suite`."""
+        return {name: getattr(self, name) for name in FIELDS}
 
 
-FIELDS: tuple[str, ...] = tuple(f.name for f in fields(RuntimeContract))
+FIELDS: tuple[str, ...] = tuple(f.name for f in fields(RuntimeContract) if f.name != "by_suite")
+"""The fields of Table A2."""
 
 
 class ContractField(NamedTuple):

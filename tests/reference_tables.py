@@ -37,7 +37,7 @@ from roep_gym.policies.base import ObservationRequest, PolicyEpisode
 from roep_gym.policies.conversions import ACTION_STEPS, FRAME_STEPS
 from roep_gym.policies.expert import ExpertPolicy
 from roep_gym.policies.openpi.policy import OpenPIPolicy
-from roep_gym.policies.openpi.request import PRESETS
+from roep_gym.policies.presets.preset import ModelPreset, find_preset, preset_names
 from roep_gym.policies.random import RandomPolicy
 from roep_gym.policies.sb3 import SB3Policy
 from roep_gym.policies.visuomotor import network
@@ -251,17 +251,14 @@ def _conversions(steps: Mapping[str, Any]) -> Callable[[], str]:
 
 
 def _presets() -> str:
-    shown = (
-        "chunk_length",
-        "executed_steps",
-        "resolution",
-        "rotation",
-        "settle_steps",
-        "mujoco",
-        "robosuite",
-    )
-    rows = [[_code(n), *(str(getattr(p.contract, f) or "") for f in shown)] for n, p in PRESETS.items()]
-    return _markdown(["preset", *(_code(f) for f in shown)], rows)
+    shown = ("rotation", "resize", "control_mode", "chunk_length", "executed_steps", "mujoco", "robosuite")
+    rows = []
+    for name in preset_names():
+        preset = find_preset(name)
+        values = [getattr(preset.contract, field) for field in shown]
+        texts = [", ".join(v) if isinstance(v, list) else "" if v is None else str(v) for v in values]
+        rows.append([_code(name), _code(preset.policy), *texts])
+    return _markdown(["preset", "client", *(_code(f) for f in shown)], rows)
 
 
 def _model_card() -> str:
@@ -326,7 +323,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "openpi arguments": _arguments(OpenPIPolicy),
     "frame steps": _conversions(FRAME_STEPS),
     "action steps": _conversions(ACTION_STEPS),
-    "openpi presets": _presets,
+    "presets": _presets,
+    "preset fields": _dataclass(ModelPreset),
     "perturb arguments": _arguments(PerturbObservation),
     "plan": _dataclass(EvaluationPlan),
     "policy episode": _dataclass(PolicyEpisode),

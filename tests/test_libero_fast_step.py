@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 
 from roep_gym import seeding
 from roep_gym.envs.libero_env import LiberoEnv
@@ -207,3 +208,22 @@ def test_every_task(suite: str) -> None:
         actions = np.concatenate([push_and_grasp(index, 60), random_actions(index, 20)])
         touched += assert_same_episode(suite, task.name, actions).contacts > 0
     assert touched > len(tasks(suite)) / 2, "most episodes have the robot in contact"
+
+
+def test_the_pose_of_the_controller_is_stocks_and_not_that_of_proprio() -> None:
+    stock = Stock("libero_goal", "put_the_bowl_on_the_plate")
+    env = our_environment("libero_goal", "put_the_bowl_on_the_plate", cameras=[], controller_pose=True)
+    controller = stock.env.env.robots[0].controller
+    names = env.observation_fields["proprio"]
+    for action in random_actions(2, 8):
+        stock.step(action)
+        observation, *_ = env.step(action)
+        matrix = np.array(controller.ee_ori_mat)
+        expected = np.concatenate([controller.ee_pos, matrix[:, 0], matrix[:, 1]])
+        np.testing.assert_allclose(observation["controller_pose"], expected, rtol=0, atol=1e-12)
+        first = names.index("eef_quat_x")
+        body = Rotation.from_quat(observation["proprio"][first : first + 4])
+        turn = (Rotation.from_matrix(matrix).inv() * body).magnitude()
+        assert abs(turn - np.pi / 2) < 0.1  # why X-VLA's state cannot be made of proprio
+    stock.env.close()
+    env.close()

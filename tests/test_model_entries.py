@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -57,4 +58,50 @@ def test_a_task_with_two_entries_is_refused() -> None:
     assert str(raised.value) == (
         "Expected one entry of the model 'mine' for the task tabletop/carry, got 2; give each entry tasks of its own, "
         "or another name."
+    )
+
+
+def by_suite(**changes: object) -> ResolvedPlan:
+    model = {
+        "name": "mine",
+        "policy": "random",
+        "arguments": {"chunk": 2},
+        "by_suite": {"libero_goal": {"chunk": 3}, "libero_object": {"chunk": 4}},
+        **changes,
+    }
+    tasks = ["goal_stove", "object_bbq_sauce", "goal_bowl_plate"]
+    return resolve(
+        plan_from_mapping({"name": "p", "models": [model], "tasks": tasks, "conditions": ["baseline"]})
+    )
+
+
+def test_arguments_by_suite_are_one_model_with_an_entry_a_suite() -> None:
+    resolved = by_suite(accept={"mujoco": "as installed"})
+    rows = [(row.model.name, row.task, row.model.arguments["chunk"]) for row in resolved.rows]
+    assert rows == [
+        ("mine", "goal_stove", 3),
+        ("mine", "goal_bowl_plate", 3),
+        ("mine", "object_bbq_sauce", 4),
+    ]
+    assert [resolved.model_index(row.model) for row in resolved.rows] == [0, 0, 1]
+    assert all(row.model.accept == {"mujoco": "as installed"} for row in resolved.rows)
+
+
+def test_a_stored_plan_with_arguments_by_suite_is_the_same_plan() -> None:
+    resolved = by_suite()
+    again = resolve(plan_from_mapping(json.loads(resolved.plan.to_json())))
+    assert again.digest == resolved.digest
+    assert [row.label for row in again.rows] == [row.label for row in resolved.rows]
+
+
+def test_a_plan_without_arguments_by_suite_is_stored_as_before() -> None:
+    assert "by_suite" not in plan("tabletop/carry", "tabletop/reach").plan.to_json()
+
+
+def test_a_suite_without_its_arguments_is_refused() -> None:
+    with pytest.raises(InvalidInputError) as raised:
+        by_suite(by_suite={"libero_goal": {"port": 1}})
+    assert str(raised.value) == (
+        "Expected by_suite of the model 'mine' to name every suite of its tasks, got none for 'libero_object'; add its "
+        "arguments, or evaluate only tasks of libero_goal."
     )

@@ -112,7 +112,7 @@ def test_wheel_holds_every_module_the_data_and_no_other_top_level_name(wheel):
         prefix = Path() if top == "roep_gym" else Path("roep_gym")
         for folder, _, files in os.walk(ROOT / top):
             inner = prefix / Path(folder).relative_to(ROOT)
-            expected.update(str(inner / name) for name in files if name.endswith(".py"))
+            expected.update(str(inner / name) for name in files if name.endswith((".py", ".yaml")))
     assert names == expected
 
 

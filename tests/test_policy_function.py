@@ -187,7 +187,7 @@ def test_a_preset_gives_infer_what_openpis_client_sends() -> None:
             requests.append(request)
             return {"actions": np.zeros((10, 7))}
 
-    policy = adapt_policy(Served(), preset="pi05_libero", contract={"precision": "float32"})
+    policy = adapt_policy(Served(), preset="pi05", contract={"precision": "float32"})
     assert policy.observations == ObservationRequest(("agentview", "robot0_eye_in_hand"), image_size=256)
     assert (policy.contract.runtime_bridge, policy.contract.precision) == ("n/a", "float32")
     assert policy.contract.executed_steps == 5
@@ -203,8 +203,8 @@ def test_a_preset_gives_infer_what_openpis_client_sends() -> None:
     declared = policy.contract.to_dict()
     assert dict(policy.observed()) == {name: declared[name] for name in policy.observed()}
     assert {"rotation", "resize", "proprio_layout"} <= set(policy.observed())
-    with pytest.raises(UnknownNameError, match="Did you mean 'pi05_libero'"):
-        adapt_policy(Served(), preset="pi05_liber")
+    with pytest.raises(UnknownNameError, match="Did you mean 'pi05'"):
+        adapt_policy(Served(), preset="pi05_libero")
 
 
 def test_an_object_that_remembers_keeps_one_episode_at_a_time() -> None:

@@ -209,11 +209,11 @@ def test_contract_fields_are_replaced():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"preset": "pi05_liber"}, UnknownNameError, "Did you mean 'pi05_libero'"),
+        ({"preset": "pi05_libero"}, UnknownNameError, "Did you mean 'pi05'"),
         ({"contract": {"chunk_lenght": 1}}, UnknownNameError, "Did you mean 'chunk_length'"),
         ({"infer_timeout": 0}, InvalidInputError, "infer_timeout to be positive"),
         ({"connect_timeout": float("inf")}, InvalidInputError, "connect_timeout to be positive"),
-        ({"executed_steps": 0}, InvalidInputError, "executed_steps to be an integer >= 1"),
+        ({"executed_steps": 0}, InvalidInputError, "executed_steps to be at least 1, got 0"),
         ({"image_size": 0}, InvalidInputError, "image_size to be an integer >= 1"),
     ],
 )

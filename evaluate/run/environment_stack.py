@@ -46,6 +46,8 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
         "terminate_on_unsafe": False,
         **settings.given(),
     }
+    if request.controller_pose:
+        chosen["controller_pose"] = True
     suite = find_suite(row.suite_source)
     return {name: value for name, value in chosen.items() if name in suite.settings}
 

@@ -43,15 +43,14 @@ def chunk_settings(policy: Policy) -> ChunkSettings:
 
 
 def check_observations(space: spaces.Space[Any], request: ObservationRequest) -> None:
-    """Refuse observations that lack a frame of the size, a depth array or the `object_state` that a policy looks at."""
+    """Refuse observations that lack a frame of the size, a depth array or a vector that a policy looks at."""
     parts = space.spaces if isinstance(space, spaces.Dict) else {}
     found = {key: part.shape or () for key, part in parts.items()}
     size = (request.image_size, request.image_size)
     wanted: dict[str, tuple[int, int] | None] = {f"{camera}_image": size for camera in request.cameras}
     if request.depth:
         wanted |= {f"{camera}_depth": size for camera in request.cameras}
-    if request.object_state:
-        wanted["object_state"] = None
+    wanted |= {name: None for name in ("object_state", "controller_pose") if getattr(request, name)}
     for key, shape in wanted.items():
         if key not in found:
             got = f"only {', '.join(found)}" if found else str(space)

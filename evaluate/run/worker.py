@@ -115,7 +115,7 @@ class EpisodeWorker:
             attributes=replace(
                 record.attributes,
                 fingerprint=details,
-                declared=policy.contract.to_dict(),
+                declared=policy.contract.for_suite(row.suite).to_dict(),
                 observed=self._observed(env, policy, record.attributes.longest_chunk),
             ),
         )

@@ -48,7 +48,8 @@ class LiberoEnv(TaskEnvironment):
     reset. There is no inner horizon; `StepBudget` ends an episode.
 
     Observation (`Dict`): `<camera>_image` uint8 (size, size, 3), upright; `<camera>_depth` float32 (size, size, 1)
-    in metres; `proprio` float32 (25,), see `observation_fields`; `object_state` float64, privileged poses.
+    in metres; `proprio` float32 (25,), see `observation_fields`; `object_state` float64, privileged poses;
+    `controller_pose` float64 (9,), position and the first two columns of the rotation matrix.
 
     Action: float (7,), translation and axis-angle rotation of the end effector and the gripper (-1 open, +1 close;
     only the sign counts). Relative: each entry in [-1, 1], a unit of translation is 5 cm and of rotation 0.5 rad.
@@ -64,6 +65,8 @@ class LiberoEnv(TaskEnvironment):
         image_size: Height and width of the frames, in pixels.
         depth: Whether every camera also gives depth.
         object_state: Whether the observation holds privileged poses of objects, fixtures and regions.
+        controller_pose: Whether the observation holds the pose that robosuite's controller moves, which X-VLA is given;
+            the quaternion in `proprio` belongs to another body.
         initial_states: "official", LIBERO's stored states, or "sampled", the placement that LIBERO's samplers draw from
             the scene seed: scenes to train on that no evaluation uses. Sampled scenes ignore `init_state`.
         placement_shift: Horizontal distance by which every object, and every fixture that the task is about, is moved
@@ -91,6 +94,7 @@ class LiberoEnv(TaskEnvironment):
         image_size: int = 128,
         depth: bool = False,
         object_state: bool = False,
+        controller_pose: bool = False,
         initial_states: Literal["official", "sampled"] = "official",
         placement_shift: float = 0.0,
         settle_steps: int = 10,
@@ -128,6 +132,8 @@ class LiberoEnv(TaskEnvironment):
         self.observation_fields: dict[str, tuple[str, ...]] = {"proprio": observations.PROPRIO_FIELDS}
         if object_state:
             self.observation_fields["object_state"] = self._entities.fields
+        if controller_pose:
+            self.observation_fields["controller_pose"] = observations.CONTROLLER_FIELDS
         self.observation_space = self._observation_space()
         bound = np.ones(7, dtype=np.float32) if control_mode == "relative" else _ABSOLUTE_BOUND
         self.action_space = spaces.Box(-bound, bound, dtype=np.float32)
@@ -267,7 +273,8 @@ class LiberoEnv(TaskEnvironment):
 
     def _observation_space(self) -> spaces.Space[dict[str, Array]]:
         parts = self._camera_spaces(_FAR_PLANE)
-        for name, dtype in (("proprio", np.float32), ("object_state", np.float64)):
+        vectors = {"proprio": np.float32, "object_state": np.float64, "controller_pose": np.float64}
+        for name, dtype in vectors.items():
             if name in self.observation_fields:
                 parts[name] = spaces.Box(-np.inf, np.inf, (len(self.observation_fields[name]),), dtype)
         return spaces.Dict(parts)  # type: ignore[return-value]
@@ -277,4 +284,6 @@ class LiberoEnv(TaskEnvironment):
         observation["proprio"] = observations.proprio(simulation)
         if "object_state" in self.observation_fields:
             observation["object_state"] = observations.object_state(simulation, self._entities)
+        if "controller_pose" in self.observation_fields:
+            observation["controller_pose"] = observations.controller_pose(simulation)
         return observation

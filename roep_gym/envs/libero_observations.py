@@ -1,6 +1,7 @@
 """What a LIBERO observation consists of, known from the problem file before anything is built.
 
-`PROPRIO` is the layout of the proprioception, `SceneEntities` names what `object_state` holds.
+`PROPRIO` is the layout of the proprioception, `CONTROLLER_FIELDS` that of the controller's pose, `SceneEntities` names
+what `object_state` holds.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from roep_gym.error import InfrastructureError
 from roep_gym.typing import Array
 
 __all__ = [
+    "CONTROLLER_FIELDS",
     "POSE_AXES",
     "PROPRIO",
     "PROPRIO_FIELDS",
     "SceneEntities",
+    "controller_pose",
     "object_state",
     "proprio",
     "read_entities",
@@ -41,6 +44,10 @@ _AXES = {"eef_pos": "xyz", "eef_quat": "xyzw"}
 PROPRIO_FIELDS: tuple[str, ...] = tuple(
     f"{name}_{_AXES[name][i] if name in _AXES else i}" for name, size in PROPRIO for i in range(size)
 )
+CONTROLLER_FIELDS: tuple[str, ...] = tuple(
+    f"{part}_{axis}" for part in ("pos", "x_axis", "y_axis") for axis in "xyz"
+)
+"""Entries of `controller_pose`."""
 POSE_AXES = ("pos_x", "pos_y", "pos_z", "quat_x", "quat_y", "quat_z", "quat_w")
 """Entries of a pose in `object_state`."""
 
@@ -99,6 +106,17 @@ def _instances(tokens: list[str], skip: frozenset[str] = frozenset()) -> tuple[s
 def proprio(simulation: LiberoSimulation) -> Array:
     """Return the proprioception, float32 in the order of `PROPRIO_FIELDS`."""
     return np.concatenate([simulation.observe(f"robot0_{name}") for name, _ in PROPRIO]).astype(np.float32)
+
+
+def controller_pose(simulation: LiberoSimulation) -> Array:
+    """Return the pose of the site that the controller moves, float64 in the order of `CONTROLLER_FIELDS`.
+
+    Position in metres, and the first two columns of the rotation matrix. It is what robosuite's `controller.ee_pos` and
+    `controller.ee_ori_mat` hold after a control step: the pose before the last of its substeps.
+    """
+    site = simulation.model.site_name2id(simulation.domain.robots[0].controller.eef_name)
+    matrix = simulation.data.site_xmat[site].reshape(3, 3)
+    return np.concatenate([simulation.data.site_xpos[site], matrix[:, 0], matrix[:, 1]]).astype(np.float64)
 
 
 def object_state(simulation: LiberoSimulation, entities: SceneEntities) -> Array:

@@ -34,12 +34,14 @@ class ObservationRequest:
         image_size: Height and width of the frames, in pixels.
         depth: Whether each camera also gives depth, in metres.
         object_state: Whether the privileged poses of objects and fixtures are looked at.
+        controller_pose: Whether the pose that robosuite's controller moves is looked at, as X-VLA does.
     """
 
     cameras: tuple[str, ...] = ()
     image_size: int = 128
     depth: bool = False
     object_state: bool = False
+    controller_pose: bool = False
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ class PolicyContractTests(ABC):
                 observation[f"{camera}_depth"] = draw.uniform(0.2, 2.0, (*shape, 1)).astype(np.float32)
         if request.object_state:
             observation["object_state"] = draw.uniform(0.1, 1.0, len(episode.fields["object_state"]))
+        if request.controller_pose:
+            observation["controller_pose"] = draw.uniform(0.1, 1.0, 9)
         for entry in observation.values():
             entry.flags.writeable = False
         return PolicyInput(episode.key, decision, episode.instruction, observation)

@@ -6,17 +6,18 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roep_gym.arguments import check_names
 from roep_gym.contracts import RuntimeContract
 from roep_gym.error import InvalidInputError
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
 from roep_gym.typing import JSON, Array
+
+if TYPE_CHECKING:
+    from roep_gym.policies.presets.preset import ModelPreset
 
 __all__ = ["FunctionPolicy", "InferPolicy"]
 
@@ -101,8 +102,8 @@ class InferPolicy(FunctionPolicy):
         observations: What it looks at; None: what the preset shows, else as for `FunctionPolicy`.
         contract: The runtime it was made for; None: that of the preset without its bridge, else as for
             `FunctionPolicy`.
-        preset: One of `roep_gym.policies.openpi.request.PRESETS`, whose requests `infer` is then given, as openpi's
-            LIBERO client sends them; empty: our observation, with the instruction under "prompt".
+        preset: Name of a preset, whose requests `infer` is then given, with "pi05" as openpi's LIBERO client sends
+            them; empty: our observation, with the instruction under "prompt".
 
     Raises:
         UnknownNameError: The preset is unknown.
@@ -115,22 +116,15 @@ class InferPolicy(FunctionPolicy):
         contract: RuntimeContract | Mapping[str, Any] | None = None,
         preset: str = "",
     ) -> None:
-        self._policy, self._make_request = policy, _plain_request
-        self._measure: Callable[..., dict[str, JSON]] = lambda *_: {}
+        self._policy = policy
+        self._preset: ModelPreset | None = None
         self._measured: dict[str, JSON] = {}
         if preset:
-            from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
+            from roep_gym.policies.presets.preset import find_preset
 
-            check_names("openpi preset", [preset], PRESETS)
-            chosen = PRESETS[preset]
-            self._make_request = lambda episode, given: build_request(
-                chosen, episode, given, extra_keys={}, send_episode=False
-            )
-            self._measure = partial(measure_request, chosen)
-            observations = observations or ObservationRequest(
-                tuple(chosen.images.values()), image_size=chosen.image_size
-            )
-            contract = _contract(contract, replace(chosen.contract, runtime_bridge="n/a"))
+            self._preset = find_preset(preset)
+            observations = observations or self._preset.observations
+            contract = _contract(contract, replace(self._preset.contract, runtime_bridge="n/a"))
         super().__init__(policy.infer, observations, contract)
         self._resets = callable(getattr(policy, "reset", None))
 
@@ -161,20 +155,19 @@ class InferPolicy(FunctionPolicy):
         return super().act(inputs)
 
     def _ask(self, episode: PolicyEpisode, given: PolicyInput) -> Any:
-        request = self._make_request(episode, given)
-        self._measured = self._measured or self._measure(episode, given, request)
+        preset = self._preset
+        sent = given.observation if preset is None else preset.prepare(episode, given)
+        request = {**sent, "prompt": given.instruction}
+        if preset is not None and not self._measured:
+            self._measured = preset.measure(episode, given, request, request["prompt"])
         answer = self._policy.infer(request)
-        if not isinstance(answer, Mapping):
-            return answer
-        if "actions" not in answer:
-            raise InvalidInputError(
-                f"Expected the entry 'actions' in what infer returns, got {sorted(map(str, answer))}."
-            )
-        return answer["actions"]
-
-
-def _plain_request(episode: PolicyEpisode, given: PolicyInput) -> dict[str, Any]:
-    return {**given.observation, "prompt": given.instruction}
+        if isinstance(answer, Mapping):
+            if "actions" not in answer:
+                raise InvalidInputError(
+                    f"Expected the entry 'actions' in what infer returns, got {sorted(map(str, answer))}."
+                )
+            answer = answer["actions"]
+        return answer if preset is None else preset.actions(np.asarray(answer))
 
 
 def _contract(given: RuntimeContract | Mapping[str, Any] | None, default: RuntimeContract) -> RuntimeContract:

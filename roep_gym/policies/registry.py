@@ -17,6 +17,9 @@ from roep_gym.registry import Registry, build_part
 
 __all__ = ["POLICIES", "adapt_policy", "make_policy"]
 
+_PRESETS = ("pi0", "pi0-fast", "pi05")
+"""Presets of `roep_gym.policies.presets` that a client of this package reaches."""
+
 POLICIES = Registry(
     "policy",
     "roep_gym.policies",
@@ -27,6 +30,7 @@ POLICIES = Registry(
         "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
         "sb3": "roep_gym.policies.sb3:SB3Policy",
         "openpi": "roep_gym.policies.openpi.policy:OpenPIPolicy",
+        **{name: f"roep_gym.policies.presets.by_name:{name}" for name in _PRESETS},
     },
 )
 """A part is a class or function that makes a policy, or anything that `adapt_policy` takes."""

@@ -23,6 +23,7 @@ SETTINGS: tuple[str, ...] = (
     "image_size",
     "depth",
     "object_state",
+    "controller_pose",
     "control_mode",
     "settle_steps",
     "placement_shift",
@@ -30,7 +31,7 @@ SETTINGS: tuple[str, ...] = (
     "safety_limits",
     "terminate_on_unsafe",
 )
-"""What an evaluation makes an environment with: the plan's environment settings, and a policy's `object_state`."""
+"""What an evaluation makes an environment with: the plan's environment settings, and what a policy looks at."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Suite(Protocol):
         Args:
             task: Name of the task.
             settings: The suite's `settings`. `placement_shift`, `unsafe_channels` and `safety_limits` are passed only
-                where the plan sets them, the others always.
+                where the plan sets them, `controller_pose` only where the policy asks for it, the others always.
         """
 
 

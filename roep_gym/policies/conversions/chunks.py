@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from roep_gym.arguments import check_names
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.policies.conversions.vectors import axis_angle_of_rot6d
 from roep_gym.typing import Array, FloatArray
@@ -185,9 +186,8 @@ def prepare_actions(actions: Array, steps: Sequence[str]) -> Array:
         >>> prepare_actions([[0.1, 0, 0, 0, 0, 0, 0.996]], openvla).tolist()
         [[0.1, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0]]
     """
+    check_names("step of a chunk", steps, ACTION_STEPS)
     for step in steps:
-        if step not in ACTION_STEPS:
-            raise unknown_name("step of a chunk", step, ACTION_STEPS)
         actions = ACTION_STEPS[step](actions)
     return actions
 
@@ -200,8 +200,7 @@ _KINDS: Mapping[str, tuple[str, str]] = {
 
 
 def _affine(statistics: Mapping[str, Any], bounds: str, epsilon: float, values: Array) -> _Affine:
-    if bounds not in _KINDS:
-        raise unknown_name("kind of bounds", bounds, _KINDS)
+    check_names("kind of bounds", [bounds], _KINDS)
     first, second = (_entry(statistics, name, values) for name in _KINDS[bounds])
     mask = _entry(statistics, "mask", values).astype(bool) if "mask" in statistics else np.array(True)
     if bounds == "deviations":

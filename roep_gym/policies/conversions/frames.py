@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from roep_gym.arguments import read_integer, read_number
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.arguments import check_names, read_integer, read_number
+from roep_gym.error import InvalidInputError
 from roep_gym.typing import Array, FloatArray
 
 __all__ = [
@@ -181,9 +181,8 @@ def prepare_frame(frame: Array, steps: Sequence[str]) -> Array:
         >>> prepare_frame(frame, ["rotated_180", "jpeg", "lanczos3_224", "center_0.9"]).shape
         (224, 224, 3)
     """
+    check_names("step of a frame", steps, FRAME_STEPS)
     for step in steps:
-        if step not in FRAME_STEPS:
-            raise unknown_name("step of a frame", step, FRAME_STEPS)
         frame = FRAME_STEPS[step](frame)
     return frame
 

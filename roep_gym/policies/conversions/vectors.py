@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.arguments import check_names
+from roep_gym.error import InvalidInputError
 from roep_gym.typing import Array, FloatArray
 
 __all__ = ["axis_angle", "axis_angle_of_rot6d", "libero_state", "quaternion", "rot6d", "xvla_state"]
@@ -37,8 +38,7 @@ def axis_angle(quaternion: FloatArray, antipode: Antipode = "kept") -> FloatArra
     Raises:
         UnknownNameError: The rule is unknown.
     """
-    if antipode not in ("kept", "shortest"):
-        raise unknown_name("antipode", str(antipode), ("kept", "shortest"))
+    check_names("antipode", [antipode], ("kept", "shortest"))
     w = min(max(float(quaternion[3]), -1.0), 1.0)
     sine = math.sqrt(1.0 - w * w)
     if math.isclose(sine, 0.0):

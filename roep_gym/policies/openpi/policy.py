@@ -17,12 +17,12 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.protocol import State
 from websockets.sync.client import connect
 
-from roep_gym.arguments import check_names, read_integer
+from roep_gym.arguments import read_integer
 from roep_gym.contracts import FIELDS
 from roep_gym.error import InfrastructureError, InvalidInputError, bounded, shown
-from roep_gym.policies.base import ObservationRequest, PolicyEpisode, PolicyInput
+from roep_gym.policies.base import PolicyEpisode, PolicyInput
 from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
-from roep_gym.policies.openpi.request import PRESETS, build_request, measure_request
+from roep_gym.policies.openpi.request import build_request, openpi_preset
 from roep_gym.typing import Array
 
 __all__ = ["OpenPIConnection", "OpenPIPolicy"]
@@ -129,7 +129,8 @@ class OpenPIPolicy:
     Args:
         host: Host name or address of the server.
         port: Port of the server.
-        preset: Which checkpoint the server runs, one of `PRESETS`; "custom" sends the prompt and `extra_keys` alone.
+        preset: Which checkpoint the server runs: the name of a preset, or a YAML file of one's own; "custom" sends the
+            prompt and `extra_keys` alone.
         executed_steps: Actions of a chunk that are executed (openpi's `replan_steps`); None: as the preset declares.
         image_size: Height and width of the rendered frames, in pixels; None: as the preset declares.
         connect_timeout: Time limit for the connection, in seconds.
@@ -147,7 +148,7 @@ class OpenPIPolicy:
         self,
         host: str = "127.0.0.1",
         port: int = 8000,
-        preset: str = "pi05_libero",
+        preset: str = "pi05",
         executed_steps: int | None = None,
         image_size: int | None = None,
         connect_timeout: float = 10.0,
@@ -156,24 +157,23 @@ class OpenPIPolicy:
         send_episode: bool = False,
         contract: Mapping[str, Any] | None = None,
     ) -> None:
-        check_names("openpi preset", [preset], PRESETS)
         for name, seconds in (("connect_timeout", connect_timeout), ("infer_timeout", infer_timeout)):
             if not 0.0 < seconds < np.inf:
                 raise InvalidInputError(f"Expected {name} to be positive and finite, got {seconds!r}.")
-        self._preset = PRESETS[preset]
-        self.contract = self._preset.contract.replaced(contract)
-        if executed_steps is not None:
-            executed_steps = read_integer("executed_steps", executed_steps, 1)
-            self.contract = replace(self.contract, executed_steps=executed_steps)
+        self._preset = openpi_preset(preset)
+        steps = {} if executed_steps is None else {"executed_steps": executed_steps}
+        self.contract = self._preset.contract.replaced({**(contract or {}), **steps})
         if image_size is not None:
             self._preset = replace(self._preset, image_size=read_integer("image_size", image_size, 1))
         extra = set(extra_keys.values()) if extra_keys else set()
         named = sorted(name.rpartition("_")[0] for name in extra if name.endswith(("_image", "_depth")))
-        self.observations = ObservationRequest(
-            cameras=tuple(dict.fromkeys([*self._preset.images.values(), *named])),
-            image_size=self._preset.image_size,
+        wanted = self._preset.observations
+        self.observations = replace(
+            wanted,
+            cameras=tuple(dict.fromkeys([*wanted.cameras, *named])),
             depth=any(name.endswith("_depth") for name in extra),
             object_state="object_state" in extra,
+            controller_pose=wanted.controller_pose or "controller_pose" in extra,
         )
         self._host, self._port = host, port
         self._connect_timeout, self._infer_timeout = connect_timeout, infer_timeout
@@ -246,12 +246,13 @@ class OpenPIPolicy:
                 f"got {shown(sorted(reply))}; the server's policy must return it."
             )
         if not self._measured:
-            sent = measure_request(self._preset, episode, given, request)
+            sent = self._preset.measure(episode, given, request, request["prompt"])
             self._measured = {"runtime_bridge": "openpi-websocket", **sent}
         try:
-            return np.asarray(reply["actions"])
+            chunk = np.asarray(reply["actions"])
         except ValueError:  # lists of different lengths
             return np.empty(0)  # malformed, as the rollout finds out
+        return self._preset.actions(chunk)
 
     def _drop(self) -> None:
         """Close the connection and forget the episodes that began on it."""

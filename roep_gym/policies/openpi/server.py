@@ -34,7 +34,8 @@ from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, Po
 from roep_gym.policies.batching import PolicyBatcher
 from roep_gym.policies.conversions import quaternion, rotated_180
 from roep_gym.policies.openpi.codec import MAX_FRAME_BYTES, pack, unpack
-from roep_gym.policies.openpi.request import PRESETS
+from roep_gym.policies.openpi.request import CUSTOM
+from roep_gym.policies.presets.preset import find_preset
 from roep_gym.typing import Array
 
 __all__ = [
@@ -50,7 +51,7 @@ MAX_OPEN_EPISODES = 64
 """Episodes that a connection can have open; the one that was not asked about for longest is ended for a new one."""
 
 _PREFIX = "observation/"
-_LIBERO = PRESETS["pi05_libero"]
+_LIBERO = find_preset("pi05")
 _LIBERO_PROPRIO = (
     *(f"eef_pos_{axis}" for axis in "xyz"),
     *(f"eef_quat_{axis}" for axis in "xyzw"),
@@ -255,7 +256,7 @@ def metadata(policy: Policy) -> dict[str, Any]:
 
 def client_arguments(policy: Policy, host: str, port: int) -> Mapping[str, Any]:
     """Return the arguments with which the policy `openpi` evaluates this one behind a server of the layout "named"."""
-    custom = PRESETS["custom"].contract.to_dict()
+    custom = CUSTOM.contract.to_dict()
     declared = {**policy.contract.to_dict(), "runtime_bridge": custom["runtime_bridge"]}
     arguments: dict[str, Any] = {
         "host": host,
@@ -298,7 +299,7 @@ def needed_observations(wanted: ObservationRequest) -> list[str]:
     """Return the names of the observations that a policy asks for, without "proprio", which all have."""
     kinds = ("image", "depth") if wanted.depth else ("image",)
     names = [f"{camera}_{kind}" for camera in wanted.cameras for kind in kinds]
-    return [*names, "object_state"] if wanted.object_state else names
+    return [*names, *(name for name in ("object_state", "controller_pose") if getattr(wanted, name))]
 
 
 def _named(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, Array]:
@@ -318,9 +319,9 @@ def _named(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, 
 def _libero(request: Mapping[str, Any], wanted: ObservationRequest) -> dict[str, Array]:
     """Return the observation of a request as openpi's LIBERO client sends it, turned back into ours."""
     observation: dict[str, Array] = {}
-    for key, camera in _LIBERO.images.items():
-        if camera in wanted.cameras:
-            observation[f"{camera}_image"] = rotated_180(_array(request, key, 3))
+    for key, sent in _LIBERO.frames.items():
+        if sent.camera in wanted.cameras:
+            observation[f"{sent.camera}_image"] = rotated_180(_array(request, key, 3))
     state = _array(request, _LIBERO.state_key, 1).astype(np.float64)
     if state.shape != (8,):
         raise InvalidInputError(f"Expected {_LIBERO.state_key!r} of the shape (8,), got {state.shape}.")
