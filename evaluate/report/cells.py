@@ -68,7 +68,7 @@ def row_table(
         lines: A row with something further for each line; None: one line for each row.
     """
     rows = []
-    every: Iterable[tuple[Any, ...]] = zip(range(run.rows), strict=True) if lines is None else lines
+    every: Iterable[tuple[Any, ...]] = ((row,) for row in range(run.rows)) if lines is None else lines
     for row, *further in every:
         barred = run.not_admitted(row)
         cells = (

@@ -72,13 +72,9 @@ def claims(run: Run) -> Table:
         failed = [str(first + k) for k, verdict in enumerate(later, start=2) if verdict == FAIL]
         return text(", ".join([f"{first + 1} ({verdicts['reason'].values[row, first]})", *failed]))
 
-    label, status, factor, notes = texts(
-        verdicts,
-        trace_label="Trace label",
-        claim_status="Claim status",
-        limiting_factor="Limiting factor",
-        notes="Notes",
-    )
+    (label,) = texts(verdicts, trace_label="Trace label")
+    conclusion = texts(verdicts, claim_status="Claim status", limiting_factor="Limiting factor")
+    (notes,) = texts(verdicts, notes="Notes")
     failed, effect = run.judgement.admission["failed"].values, floor["label"].values
     fields = (
         *_for(
@@ -88,8 +84,7 @@ def claims(run: Run) -> Table:
             Field("delta_sr", "Delta SR, floor", cell=delta, downstream=True),
         ),
         *_for("programs", label),
-        status,
-        factor,
+        *conclusion,
         *_for("people", Field("checks_behind", "Checks behind it", "left", cell=checks_behind)),
         *_for(
             "programs",
@@ -132,8 +127,9 @@ def _check_fields(run: Run, k: int) -> tuple[Field, Field]:
         found, reason = verdicts["verdict"].values[row, k], verdicts["reason"].values[row, k]
         return text(f"{found}: {reason}" if found == NOT_COMPUTABLE else found)
 
-    return Field(f"{name}_value", "", cell=value), Field(
-        f"{name}_verdict", "", cell=verdict, downstream=bool(k)
+    return (
+        Field(f"{name}_value", "", cell=value),
+        Field(f"{name}_verdict", "", cell=verdict, downstream=k > 0),
     )
 
 
@@ -147,7 +143,8 @@ def _check_cells(k: int, threshold: float) -> tuple[Cell, ...]:
 
 def checks(run: Run) -> Table:
     """Every check of every row with its value, threshold and verdict."""
-    verdicts, rows = run.judgement.verdicts, []
+    verdicts = run.judgement.verdicts
+    rows = []
     for row, k in itertools.product(range(run.rows), range(len(CHECKS))):
         value, threshold = (float(verdicts[name].values[row, k]) for name in ("value", "threshold"))
         verdict, reason = (str(verdicts[name].values[row, k]) for name in ("verdict", "reason"))

@@ -108,7 +108,7 @@ def _aggregate_cells(group: xr.Dataset) -> tuple[Cell, ...]:
         n, cell = int(group[f"{name}_n"]), number(float(group[name]), ".3f", reason)
         shown = cell.text if n in (0, tasks) else f"{cell.text} ({n})"
         means.append(Cell(cell.value, shown, cell.reason, {"n": n}))
-    defined = int(min(group["abs_effect_sr_n"], group["noise_floor_sr_n"]))
+    defined = min(int(group["abs_effect_sr_n"]), int(group["noise_floor_sr_n"]))
     effect = Cell(above, f"{above}/{defined}", parts={"n": defined})
     if not defined:
         effect = missing("no task has an effect and a noise floor")

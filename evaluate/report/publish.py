@@ -76,11 +76,11 @@ def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYT
             path = run.steps_path(row, condition)
             # By "row_size" steps are divided into episodes; below, frames belong to a "step".
             kept = load_dataset(path)[["row_size", *sorted(names - {"row_size"})]]
-            save_dataset(kept, temporary / _PARTS[0] / path.name, compress=True)
+            save_dataset(kept, temporary / "steps" / path.name, compress=True)
         for key, names in read.frames.items():
             buffer, frames = io.BytesIO(), run.frames(key)
             np.savez_compressed(buffer, **{n: frames[n] for n in sorted({"step", *names})})  # type: ignore[arg-type]
-            write_atomically(temporary / _PARTS[1] / run.frames_path(key).name, buffer.getvalue())
+            write_atomically(temporary / "frames" / run.frames_path(key).name, buffer.getvalue())
         megabytes = _megabytes(temporary)
         if megabytes > max_megabytes:
             sizes = ", ".join(f"{name} {_megabytes(temporary / name):.1f}" for name in _PARTS)
