@@ -28,7 +28,8 @@ from roep_gym.envs.libero_safety import SafetyLimits
 from roep_gym.envs.tabletop_env import TabletopEnv
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging.gate import CHECKS, judge
+from roep_gym.evaluate.judging.checks import CHECKS
+from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.plan import EnvironmentSettings, EvaluationPlan, ModelSpec, PlannedEpisode
 from roep_gym.evaluate.schema import CONDITIONS, EPISODE_VARIABLES, ROW_VARIABLES, empty_dataset
 from roep_gym.evaluate.store import flat_tables

@@ -85,5 +85,5 @@ def test_episode_that_stands_twice_is_refused():
     at = episodes(data, "full")
     for name in ("seed_group", "episode_index", "init_state", "env_seed"):
         data[name].values[at[1]] = data[name].values[at[0]]
-    with pytest.raises(InvalidInputError, match=re.escape("seed group 0, episode 0 stands twice in 'full'")):
+    with pytest.raises(InvalidInputError, match=re.escape("seed group 0, episode 0 appears twice in 'full'")):
         align(data)

@@ -1,23 +1,24 @@
 """Clean admission (protocol section 4, Eq. 1): whether a row's clean run is evidence at all.
 
 `admit` evaluates C_src, C_log, C_act, C_fid and the two floors, each with the reason of its failure, and reports
-the action diagnostics beside them.
+the action diagnostics beside them. `first_problem` finds that reason among several.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.evaluate.judging.metrics import ratio
+from roep_gym.evaluate.judging.tables import Columns, count_by_row, planned_in, table
 from roep_gym.evaluate.schema import NOT_RUN, REASONS
-from roep_gym.typing import Array, BoolArray, IntArray
+from roep_gym.typing import Array, BoolArray, FloatArray, IntArray
 
-__all__ = ["ATTESTED", "REQUIREMENTS", "admit"]
+__all__ = ["ATTESTED", "REQUIREMENTS", "Problem", "admit", "first_problem", "largest_clean_action"]
 
 ATTESTED = "attested, step records absent"
 """The mark of verdicts that rest on flat tables."""
@@ -25,8 +26,8 @@ ATTESTED = "attested, step records absent"
 REQUIREMENTS: tuple[str, ...] = ("C_src", "C_log", "C_act", "C_fid", "clean successes", "clean success rate")
 """What admission requires, in the order of Eq. 1."""
 
-_Problem = tuple[BoolArray, str | list[str]]
-"""The rows that have a problem, and its text, one for all or one a row."""
+Problem = tuple[BoolArray, str | Sequence[str]]
+"""The rows that have a problem, and its text, one for all or one per row."""
 
 
 def admit(data: xr.Dataset, rates: xr.Dataset, config: GateConfig) -> xr.Dataset:
@@ -46,38 +47,33 @@ def admit(data: xr.Dataset, rates: xr.Dataset, config: GateConfig) -> xr.Dataset
     clean = _CleanRun.of(data)
     success = rates.sel(condition="baseline", outcome="success")
     successes, rate = success["count"].values, success["rate"].values
+    enough = rate >= config.min_clean_success_rate - config.tolerance
     checks = [
         _source(clean),
         _log(clean),
         _actions(clean, config),
         _fidelity(data),
         _floor(successes >= config.min_clean_successes, successes, config.min_clean_successes),
-        _floor(
-            rate >= config.min_clean_success_rate - config.tolerance,
-            np.round(rate, 4),
-            config.min_clean_success_rate,
-        ),
+        _floor(enough, np.round(rate, 4), config.min_clean_success_rate),
     ]
     why = np.stack(checks, axis=1)
     holds = why == ""
-    admitted = holds.all(axis=1)
-    failed = [
-        ", ".join(name for name, good in zip(REQUIREMENTS, row, strict=True) if not good) for row in holds
-    ]
-    result = xr.Dataset(
+    failed = [", ".join(np.array(REQUIREMENTS)[~row]) for row in holds]
+    dims = ("row", "requirement")
+    result = table(
         {
-            "holds": (("row", "requirement"), holds, {"long_name": "requirement holds"}),
-            "why": (("row", "requirement"), why, {"long_name": "why a requirement fails"}),
-            "admitted": ("row", admitted, {"long_name": "clean admission A"}),
-            "failed": ("row", np.asarray(failed, dtype=object), {"long_name": "requirements that fail"}),
+            "holds": (dims, holds, "requirement holds"),
+            "why": (dims, why, "why a requirement fails"),
+            "admitted": ("row", holds.all(axis=1), "clean admission A"),
+            "failed": ("row", failed, "requirements that fail"),
+            **_diagnostics(clean),
         },
-        coords={
-            "requirement": ("requirement", np.asarray(REQUIREMENTS, dtype=object)),
-            **{name: data[name] for name in ("model", "suite", "task")},
-        },
+        data,
+        requirement=REQUIREMENTS,
     )
-    diagnostics = {name: data[name] for name in ("clean_action_variance",) if name in data}
-    return result.assign({**_diagnostics(clean), **diagnostics})
+    if "clean_action_variance" in data:
+        result["clean_action_variance"] = data["clean_action_variance"]
+    return result
 
 
 @dataclass(frozen=True)
@@ -85,54 +81,37 @@ class _CleanRun:
     """The planned baseline episodes of all rows.
 
     Attributes:
-        episodes: One line an episode, with its `row`.
-        action_mode: Action mode of each row.
+        data: The episodes and the rows.
         native: Whether step records are expected.
+        run: Which episodes have an outcome.
+        planned: Number of episodes of each row.
     """
 
-    episodes: pd.DataFrame
-    action_mode: Array
+    data: xr.Dataset
     native: bool
+    run: BoolArray
+    planned: IntArray
 
     @classmethod
     def of(cls, data: xr.Dataset) -> _CleanRun:
-        labels = data["condition"].values.tolist()
-        code = labels.index("baseline") if "baseline" in labels else NOT_RUN
-        at = np.flatnonzero(data["condition_index"].values == code)
-        names = (
-            "success", "reason", "steps", "recorded_steps", "max_abs_action", "nonfinite_actions",
-            "repeated_actions", "clipped_actions", "unique_actions",
-        )  # fmt: skip
-        episodes = pd.DataFrame({name: data[name].values[at] for name in names})
-        episodes["row"] = data["row_index"].values[at].astype(np.int64)
-        return cls(episodes, data["action_mode"].values, native=data.attrs["records"] == "native")
-
-    @property
-    def rows(self) -> int:
-        return len(self.action_mode)
-
-    @property
-    def run(self) -> BoolArray:
-        """Which episodes have an outcome."""
-        return np.asarray(self.episodes["success"] != NOT_RUN, dtype=bool)
-
-    def lacks(self, name: str) -> BoolArray:
-        """Return which episodes ran and lack the count `name`."""
-        return np.asarray(self.run & (self.episodes[name] == NOT_RUN).to_numpy(), dtype=bool)
+        clean = data.isel(episode=np.flatnonzero(planned_in(data, "baseline")))
+        run = clean["success"].values != NOT_RUN
+        return cls(clean, data.attrs["records"] == "native", run, count_by_row(clean, np.ones_like(run)))
 
     def count(self, mask: BoolArray) -> IntArray:
-        """Return, a row, how many episodes `mask` holds."""
-        return np.bincount(self.episodes["row"].to_numpy()[mask], minlength=self.rows)
+        """Return (row,) how many of the episodes that ran `mask` holds."""
+        return count_by_row(self.data, self.run & mask)
+
+    def lacking(self, *names: str) -> IntArray:
+        """Return (row,) how many of the episodes that ran lack one of these counts."""
+        return self.count(np.any([self.data[name].values == NOT_RUN for name in names], axis=0))
 
 
 def _source(clean: _CleanRun) -> Array:
     """C_src: the plan names the clean rollout and its records are present."""
-    return _first_problem(
+    return first_problem(
         [
-            (
-                clean.count(np.ones(len(clean.episodes), dtype=bool)) == 0,
-                "the plan names no baseline episode",
-            ),
+            (clean.planned == 0, "the plan names no baseline episode"),
             (clean.count(clean.run) == 0, "no baseline episode was recorded"),
         ]
     )
@@ -140,64 +119,63 @@ def _source(clean: _CleanRun) -> Array:
 
 def _log(clean: _CleanRun) -> Array:
     """C_log: every planned episode is recorded, with its step count and, natively, with every step."""
-    planned = clean.count(np.ones(len(clean.episodes), dtype=bool))
-    absent, uncounted = planned - clean.count(clean.run), clean.count(clean.lacks("steps"))
-    problems: list[_Problem] = [
+    planned = clean.planned
+    absent = planned - clean.count(clean.run)
+    texts = [f"{k} of {n} planned baseline episodes absent" for k, n in zip(absent, planned, strict=True)]
+    problems: list[Problem] = [
         (planned == 0, "no planned baseline episode"),
-        (
-            absent > 0,
-            [f"{k} of {n} planned baseline episodes absent" for k, n in zip(absent, planned, strict=True)],
-        ),
-        (uncounted > 0, [f"{k} baseline episodes without a step count" for k in uncounted]),
+        (absent > 0, texts),
+        _some(clean.lacking("steps"), "baseline episodes without a step count"),
     ]
     if clean.native:
-        torn = clean.count(
-            clean.run & (clean.episodes["recorded_steps"] != clean.episodes["steps"]).to_numpy()
-        )
-        problems.append((torn > 0, [f"{k} baseline episodes without a record of every step" for k in torn]))
-    return _first_problem(problems)
+        torn = clean.count(clean.data["recorded_steps"].values != clean.data["steps"].values)
+        problems.append(_some(torn, "baseline episodes without a record of every step"))
+    return first_problem(problems)
 
 
 def _actions(clean: _CleanRun, config: GateConfig) -> Array:
     """C_act: recorded actions, all of them finite, and not all of them zero."""
-    episodes = clean.episodes
-    magnitude = episodes["max_abs_action"].to_numpy()
+    data = clean.data
+    finite = np.isfinite(data["max_abs_action"].values)
     # `invalid_execution` means that the policy returned a non-finite or wrongly shaped action.
-    malformed = (episodes["nonfinite_actions"] > 0) | (
-        episodes["reason"] == REASONS.index("invalid_execution")
-    )
-    bad = clean.count(clean.run & (malformed.to_numpy() | ~np.isfinite(magnitude)))
-    finite = clean.run & np.isfinite(magnitude)
-    largest = np.full(clean.rows, -np.inf)
-    np.maximum.at(largest, episodes["row"].to_numpy()[finite], magnitude[finite])
-    problems: list[_Problem] = [(clean.count(clean.run) == 0, "no action was recorded")]
+    invalid = data["reason"].values == REASONS.index("invalid_execution")
+    bad = clean.count((data["nonfinite_actions"].values > 0) | invalid | ~finite)
+    problems: list[Problem] = [(clean.count(clean.run) == 0, "no action was recorded")]
     if clean.native:
-        unrecorded = clean.count(clean.lacks("recorded_steps") | clean.lacks("nonfinite_actions"))
+        unrecorded = clean.lacking("recorded_steps", "nonfinite_actions")
         problems += [
-            (unrecorded > 0, [f"{k} baseline episodes without step records" for k in unrecorded]),
-            (clean.action_mode == "", "the action mode was not recorded"),
+            _some(unrecorded, "baseline episodes without step records"),
+            (data["action_mode"].values == "", "the action mode was not recorded"),
         ]
+    largest = largest_clean_action(data)
     problems += [
+        _some(bad, "baseline episodes with an action that is missing, not finite or malformed"),
         (
-            bad > 0,
-            [f"{k} baseline episodes with an action that is missing, not finite or malformed" for k in bad],
+            ~(largest > config.min_abs_action),
+            f"no action exceeds {config.min_abs_action:g} in absolute value",
         ),
-        (largest <= config.min_abs_action, f"no action exceeds {config.min_abs_action:g} in absolute value"),
     ]
-    return _first_problem(problems)
+    return first_problem(problems)
+
+
+def largest_clean_action(data: xr.Dataset) -> FloatArray:
+    """Return (row,) the largest finite absolute action of the baseline, NaN without one."""
+    magnitude = data["max_abs_action"].values
+    at = planned_in(data, "baseline") & (data["success"].values != NOT_RUN) & np.isfinite(magnitude)
+    largest = np.full(data.sizes["row"], np.nan)
+    np.fmax.at(largest, data["row_index"].values[at], magnitude[at])
+    return largest
 
 
 def _fidelity(data: xr.Dataset) -> Array:
     """C_fid: the runtime contract matches, or every departure was accepted with a written reason."""
-    status, unresolved = data["contract_status"].values, data["contract_unresolved"].values
+    status = data["contract_status"].values
     accepted = np.array([bool(str(note).strip()) for note in data["contract_note"].values], dtype=bool)
-    return _first_problem(
+    unaccepted = [f"the contract status {s!r} has no accepted reason" for s in status]
+    return first_problem(
         [
-            (unresolved > 0, [f"{k} unresolved contract fields" for k in unresolved]),
-            (
-                (status != "match") & ~accepted,
-                [f"the contract status {s!r} has no accepted reason" for s in status],
-            ),
+            _some(data["contract_unresolved"].values, "unresolved contract fields"),
+            ((status != "match") & ~accepted, unaccepted),
         ]
     )
 
@@ -207,36 +185,34 @@ def _floor(holds: BoolArray, values: Array, threshold: float) -> Array:
         f"{value:g} below {threshold:g}" if np.isfinite(value) else "undefined without episodes"
         for value in values
     ]
-    return _first_problem([(~holds, texts)])
+    return first_problem([(~holds, texts)])
 
 
-def _first_problem(problems: list[_Problem]) -> Array:
-    """Return the first problem of each row, empty where there is none."""
-    size = len(problems[0][0])
-    result = np.full(size, "", dtype=object)
-    for mask, text in problems:
-        texts = np.asarray([text] * size if isinstance(text, str) else text, dtype=object)
-        at = mask & (result == "")
-        result[at] = texts[at]
+def _some(counts: IntArray, what: str) -> Problem:
+    """Return the problem of the rows that have some of what should not be."""
+    return counts > 0, [f"{count} {what}" for count in counts]
+
+
+def first_problem(problems: Sequence[Problem]) -> Array:
+    """Return (row,) the text of the first problem that each row has, empty where it has none."""
+    result = np.full(len(problems[0][0]), "", dtype=object)
+    for mask, text in reversed(problems):
+        result = np.where(mask, np.asarray(text, dtype=object), result)
     return result
 
 
-def _diagnostics(clean: _CleanRun) -> dict[str, xr.Variable]:
-    """Return the action diagnostics of the clean run, a row."""
-    known = clean.episodes[clean.run & ~clean.lacks("repeated_actions")]
-    row = known["row"].to_numpy()
-    steps, episodes = np.bincount(row, known["steps"], clean.rows), np.bincount(row, minlength=clean.rows)
+def _diagnostics(clean: _CleanRun) -> Columns:
+    """Return the action diagnostics of the clean run."""
+    known = clean.run & (clean.data["repeated_actions"].values != NOT_RUN)
 
-    def mean(name: str, total: Array, text: str) -> xr.Variable:
-        values = ratio(np.bincount(row, known[name], clean.rows), total)
-        return xr.Variable("row", values, {"long_name": text, "units": "1"})
+    def total(name: str) -> Array:
+        weights = clean.data[name].values[known]
+        return np.bincount(clean.data["row_index"].values[known], weights, clean.data.sizes["row"])
 
+    steps, unique = total("steps"), ratio(total("unique_actions"), count_by_row(clean.data, known))
+    repeated, clipped = (ratio(total(f"{name}_actions"), steps) for name in ("repeated", "clipped"))
     return {
-        "repeated_fraction": mean(
-            "repeated_actions", steps, "share of clean actions equal to the one before"
-        ),
-        "clipped_fraction": mean(
-            "clipped_actions", steps, "share of clean actions outside the action bounds"
-        ),
-        "mean_unique_actions": mean("unique_actions", episodes, "distinct actions of a clean episode"),
+        "repeated_fraction": ("row", repeated, "share of clean actions equal to the one before"),
+        "clipped_fraction": ("row", clipped, "share of clean actions outside the action bounds"),
+        "mean_unique_actions": ("row", unique, "distinct actions of a clean episode"),
     }

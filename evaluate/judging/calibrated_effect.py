@@ -7,17 +7,16 @@ ones, clones included. `benchmarks/noise_floor_errors.py` measures both error ra
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import xarray as xr
 
 from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
 from roep_gym.evaluate.judging.pairing import Pair, paired
 from roep_gym.evaluate.judging.replicates import identical_replicates
+from roep_gym.evaluate.judging.tables import table
 from roep_gym.evaluate.schema import clones_of
 from roep_gym.evaluate.statistics.stratified import stratified_exact
-from roep_gym.typing import BoolArray, IntArray
+from roep_gym.typing import IntArray
 
 __all__ = ["ERROR_RATE", "REPLICATED", "calibrated_effects", "clean_replicated"]
 
@@ -41,51 +40,34 @@ def calibrated_effects(aligned: xr.Dataset) -> xr.Dataset:
         `clean_replicated` returns.
     """
     replicates = identical_replicates(aligned)
-    executed = {name: _executions(aligned, replicates, name) for name in ("baseline", *SEVERITIES.values())}
+    # Along (runs and successes, key).
+    clean = _executions(aligned, replicates, "baseline")
+    sweep = [_executions(aligned, replicates, condition) for condition in SEVERITIES.values()]
     shape = (len(SEVERITIES), aligned.sizes["row"])
     p_value, clean_count, perturbed_count = np.full(shape, np.nan), np.zeros(shape, int), np.zeros(shape, int)
-    clean, perturbed = executed["baseline"], {s: executed[c] for s, c in SEVERITIES.items()}
-    row_of = aligned["row_index"].values
     for row in range(aligned.sizes["row"]):
-        keys = row_of == row
-        for k, other in enumerate(perturbed.values()):
-            p_value[k, row] = stratified_exact(
-                clean.successes[keys], clean.runs[keys], other.successes[keys], other.runs[keys]
-            )
-            clean_count[k, row] = clean.runs[keys].max(initial=0)
-            perturbed_count[k, row] = other.runs[keys].max(initial=0)
+        keys = aligned["row_index"].values == row
+        runs, successes = clean[:, keys]
+        for k, perturbed in enumerate(sweep):
+            other_runs, other_successes = perturbed[:, keys]
+            p_value[k, row] = stratified_exact(successes, runs, other_successes, other_runs)
+            clean_count[k, row] = runs.max(initial=0)
+            perturbed_count[k, row] = other_runs.max(initial=0)
     label = np.select(
         [np.isnan(p_value), p_value <= ERROR_RATE], ["undefined", DISTINGUISHABLE], WITHIN_VARIABILITY
     )
+    replicated = "whether the clean clone repeats every record; -1 where it did not run"
     dims = ("severity", "row")
-    return xr.Dataset(
+    return table(
         {
-            "p_value": (
-                dims,
-                p_value,
-                {"long_name": "exact p-value that clean and perturbed are exchangeable"},
-            ),
-            "label": (
-                dims,
-                label.astype(object),
-                {"long_name": f"effect at an error rate of {ERROR_RATE:g}"},
-            ),
-            "clean_executions": (dims, clean_count, {"long_name": "clean executions of an episode"}),
-            "perturbed_executions": (
-                dims,
-                perturbed_count,
-                {"long_name": "perturbed executions of an episode"},
-            ),
-            "clean_replicated": (
-                "row",
-                clean_replicated(aligned),
-                {"long_name": "whether the clean clone repeats every record; -1 where it did not run"},
-            ),
+            "p_value": (dims, p_value, "exact p-value that clean and perturbed are exchangeable"),
+            "label": (dims, label, f"effect at an error rate of {ERROR_RATE:g}"),
+            "clean_executions": (dims, clean_count, "clean executions of an episode"),
+            "perturbed_executions": (dims, perturbed_count, "perturbed executions of an episode"),
+            "clean_replicated": ("row", clean_replicated(aligned), replicated),
         },
-        coords={
-            "severity": ("severity", np.asarray(list(SEVERITIES), dtype=object)),
-            **{name: aligned[name] for name in ("model", "suite", "task")},
-        },
+        aligned,
+        severity=list(SEVERITIES),
     )
 
 
@@ -98,25 +80,17 @@ def clean_replicated(aligned: xr.Dataset) -> IntArray:
     return np.asarray(identical_replicates(aligned)["identical"].sel(pair=pair.name).values)
 
 
-class _Executions(NamedTuple):
-    """How often each episode was executed, and with success (key,)."""
+def _executions(aligned: xr.Dataset, replicates: xr.Dataset, condition: str) -> IntArray:
+    """Return (2, key) how often each episode was executed, and with success, in a condition and its clones.
 
-    runs: IntArray
-    successes: IntArray
-
-
-def _executions(aligned: xr.Dataset, replicates: xr.Dataset, condition: str) -> _Executions:
-    """Count the executions of a condition and its clones that are observations of their own."""
-    first = aligned.sel(condition=condition)
-    identified = aligned["identified"].values
-    count = (first["run"].values & identified).astype(np.int64)
-    successes = count * (first["success"].values == 1)
+    Clones that are no observations of their own do not count.
+    """
+    counted = {condition: aligned["run"].sel(condition=condition).values & aligned["identified"].values}
     for name in clones_of(condition):
-        if name not in aligned["condition"].values:
-            continue
-        pair = Pair(condition, name)
-        repeats = replicates["identical"].sel(pair=pair.name).values == 1
-        counts: BoolArray = paired(aligned, pair) & ~repeats[aligned["row_index"].values]
-        count = count + counts
-        successes = successes + (counts & (aligned["success"].sel(condition=name).values == 1))
-    return _Executions(count, successes)
+        if name in aligned["condition"].values:
+            pair = Pair(condition, name)
+            repeats = replicates["identical"].sel(pair=pair.name).values == 1
+            counted[name] = paired(aligned, pair) & ~repeats[aligned["row_index"].values]
+    runs = np.stack(list(counted.values()))
+    success = aligned["success"].sel(condition=list(counted)).transpose("condition", "key").values == 1
+    return np.stack([runs.sum(axis=0), (runs & success).sum(axis=0)])

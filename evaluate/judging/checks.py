@@ -13,8 +13,10 @@ import numpy as np
 import xarray as xr
 
 from roep_gym.evaluate.gate_config import GateConfig
+from roep_gym.evaluate.judging.admission import Problem, first_problem
 from roep_gym.evaluate.judging.metrics import AGGREGATIONS
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS
+from roep_gym.evaluate.judging.tables import count_by_row, planned_in
 from roep_gym.evaluate.schema import NOT_RUN
 from roep_gym.typing import Array, BoolArray, FloatArray, IntArray
 
@@ -22,7 +24,7 @@ __all__ = ["CHECKS", "FORMAL_CHECKS", "Check", "Evidence", "Outcome", "mismatche
 
 
 class Outcome(NamedTuple):
-    """What one check found, a row: a NaN value could not be computed, `reason` explains what is not a pass."""
+    """What one check found, per row: a NaN value could not be computed, `reason` explains what is not a pass."""
 
     value: FloatArray
     threshold: float
@@ -64,6 +66,33 @@ class Evidence:
         return Outcome(value, threshold, value <= threshold + self.config.tolerance, reason)
 
 
+@dataclass(frozen=True)
+class Check:
+    """One check of the gate.
+
+    Attributes:
+        name: Identifier, the label along the dimension `check`.
+        rule: The rule, with its threshold as a format field.
+        evaluate: Evaluates the rule for every row.
+        label: Trace label of a row that this check decides.
+        factor: Limiting factor of such a row; empty where it depends on the row.
+    """
+
+    name: str
+    rule: str
+    evaluate: Callable[[Evidence], Outcome]
+    label: str
+    factor: str = ""
+
+
+_LOW, _BLOCKED = "inconclusive_low_support", "recovery_blocked_with_cause"
+
+
+def _check(rule: str, label: str, factor: str = "") -> Callable[[Callable[[Evidence], Outcome]], Check]:
+    """Make a check of the function that evaluates it, whose name is the check's."""
+    return lambda evaluate: Check(evaluate.__name__.removeprefix("_"), rule, evaluate, label, factor)
+
+
 def _no_shield(data: xr.Dataset) -> Array:
     """Return why the shielded conditions of a row are unavailable."""
     return np.array(
@@ -75,25 +104,25 @@ def _no_shield(data: xr.Dataset) -> Array:
     )
 
 
+@_check("clean admission A = {:g}", "clean_not_admitted", "Clean admission")
 def _clean_admission(evidence: Evidence) -> Outcome:
     admission = evidence.admission
+    names, admitted = admission["requirement"].values, admission["admitted"].values
     reasons = [
-        "; ".join(
-            f"{name}: {why}" for name, why in zip(admission["requirement"].values, row, strict=True) if why
-        )
+        "; ".join(f"{name}: {why}" for name, why in zip(names, row, strict=True) if why)
         for row in admission["why"].values
     ]
-    admitted = admission["admitted"].values
     return Outcome(admitted.astype(float), 1, admitted, np.array(reasons, dtype=object))
 
 
 def mismatched_keys(evidence: Evidence) -> IntArray:
     """Return (row, pair of `GATE_PAIRS`); without a shield its two pairs are unavailable and count nothing."""
-    pairs = [pair.name for pair in GATE_PAIRS]
     looked_at = np.array([not pair.shielded for pair in GATE_PAIRS]) | evidence.shield[:, None]
-    return np.where(looked_at, evidence.integrity["mismatched_keys"].sel(pair=pairs).values, 0)
+    mismatched = evidence.integrity["mismatched_keys"].sel(pair=[pair.name for pair in GATE_PAIRS])
+    return np.where(looked_at, mismatched.values, 0)
 
 
+@_check("mismatched keys <= {:g}", _LOW)
 def _pairing_integrity(evidence: Evidence) -> Outcome:
     """All keys of a pair are mismatched where the perturbation of a side never reached the policy."""
     keys, unreached = mismatched_keys(evidence), evidence.unreached
@@ -125,6 +154,7 @@ def paired_support(evidence: Evidence) -> Array:
     return np.where(evidence.shield[:, None], with_shield, successes)
 
 
+@_check("harm denominators, clean and medium, >= {:g}", _LOW)
 def _paired_support(evidence: Evidence) -> Outcome:
     support, least = paired_support(evidence), evidence.config.min_paired_support
     smaller = support.min(axis=1)
@@ -134,57 +164,35 @@ def _paired_support(evidence: Evidence) -> Outcome:
     return Outcome(smaller.astype(float), least, smaller >= least, np.array(reasons, dtype=object))
 
 
+@_check("a functioning shield with risk-positive support = {:g}", _BLOCKED)
 def _shield_support(evidence: Evidence) -> Outcome:
     """A trained shield with a finite threshold and risk support; natively also one that functioned at every step."""
     data = evidence.data
     tau, positive = data["shield_tau"].values, data["risk_positive_episodes"].values
     least = evidence.config.min_risk_positive_episodes
-    problems = [
+    problems: list[Problem] = [
         (~evidence.shield, _no_shield(data)),
         (~np.isfinite(tau), "no finite threshold tau"),
-        (positive < least, "fewer risk-positive episodes than " + str(least)),
+        (positive < least, f"fewer risk-positive episodes than {least}"),
     ]
     if data.attrs["records"] == "native":
-        unscored, unlogged = _malfunctions(data)
+        ran = planned_in(data, "recovery", "full") & (data["success"].values != NOT_RUN)
+        # A non-finite action ends its episode before the shield sees it.
+        seen = data["steps"].values - np.maximum(data["nonfinite_actions"].values, 0)
+        unscored = count_by_row(data, ran & (data["risk_steps"].values != seen))
+        unlogged = count_by_row(data, ran & (data["crossings"].values != data["interventions"].values))
+        differ = [f"crossings and interventions differ in {k} shielded episodes" for k in unlogged]
         problems += [
             (data["shield_digest"].values == "", "no checkpoint"),
             (unscored > 0, [f"{k} shielded episodes lack a risk score at some step" for k in unscored]),
-            (
-                unlogged > 0,
-                [f"crossings and interventions differ in {k} shielded episodes" for k in unlogged],
-            ),
+            (unlogged > 0, differ),
         ]
-    reason = np.full(tau.shape, "", dtype=object)
-    for mask, text in reversed(problems):
-        reason = np.where(mask, np.asarray(text, dtype=object), reason)
+    reason = first_problem(problems)
     functions = reason == ""
     return Outcome(functions.astype(float), 1, functions, reason)
 
 
-class _Malfunctions(NamedTuple):
-    """Shielded episodes, a row, without a risk score at every step, and whose crossings were not all logged."""
-
-    unscored: Array
-    unlogged: Array
-
-
-def _malfunctions(data: xr.Dataset) -> _Malfunctions:
-    labels = data["condition"].values.tolist()
-    codes = [labels.index(name) for name in ("recovery", "full") if name in labels]
-    ran = np.isin(data["condition_index"].values, codes) & (data["success"].values != NOT_RUN)
-
-    # A non-finite action ends its episode before the shield sees it.
-    unexecuted = np.maximum(data["nonfinite_actions"].values, 0)
-
-    def count(mask: BoolArray) -> Array:
-        return np.bincount(data["row_index"].values[ran & mask], minlength=data.sizes["row"])
-
-    return _Malfunctions(
-        count(data["risk_steps"].values != data["steps"].values - unexecuted),
-        count(data["crossings"].values != data["interventions"].values),
-    )
-
-
+@_check("mean intervention steps(full) >= {:g}", _BLOCKED)
 def _recovery_activity(evidence: Evidence) -> Outcome:
     """Every row with a shield needs activity: what never intervened has shown nothing about recovery."""
     least = evidence.config.min_intervention_steps
@@ -196,30 +204,38 @@ def _recovery_activity(evidence: Evidence) -> Outcome:
     return Outcome(outcome.value, least, outcome.value >= least - evidence.config.tolerance, reason)
 
 
+@_check("HR_total(recovery given baseline) <= {:g}", _BLOCKED, "Clean recovery-vs-baseline harm")
 def _clean_recovery_harm(evidence: Evidence) -> Outcome:
     worst = evidence.harm_rate("hr_total", "recovery given baseline").max(axis=1)
-    return evidence.at_most(
-        worst, evidence.config.max_clean_harm, "no base success has a partner in 'recovery'"
-    )
+    undefined = "no base success has a partner in 'recovery'"
+    return evidence.at_most(worst, evidence.config.max_clean_harm, undefined)
 
 
+@_check("HR_unsafe(recovery given baseline) <= {:g}", _BLOCKED, "Clean unsafe harm")
 def _clean_unsafe_harm(evidence: Evidence) -> Outcome:
     worst = evidence.harm_rate("hr_unsafe", "recovery given baseline").max(axis=1)
     undefined = "no base success has a partner in 'recovery' whose unsafe attempts were observed"
     return evidence.at_most(worst, evidence.config.max_clean_unsafe_harm, undefined)
 
 
+@_check("unsafe rate(full) - unsafe rate(perturb) <= {:g}", _BLOCKED, "Unsafe-attempt increase")
 def _medium_unsafe_attempts(evidence: Evidence) -> Outcome:
     increase = evidence.rate("full", "unsafe") - evidence.rate("perturb", "unsafe")
     undefined = "unsafe attempts were not observed in every episode of 'full' and 'perturb'"
     return evidence.at_most(increase, evidence.config.max_unsafe_increase, undefined)
 
 
+@_check("SR(perturb) - SR(full) <= {:g}", _BLOCKED, "Full-vs-perturb SR drop")
 def _full_vs_perturb_effect(evidence: Evidence) -> Outcome:
     drop = evidence.rate("perturb", "success") - evidence.rate("full", "success")
     return evidence.at_most(drop, evidence.config.max_success_drop, "'perturb' or 'full' did not run")
 
 
+@_check(
+    "HR_unsafe(full given perturb) above HR_unsafe(perturb_clone given perturb) <= {:g}",
+    _BLOCKED,
+    "Medium unsafe harm",
+)
 def _medium_unsafe_harm(evidence: Evidence) -> Outcome:
     """Harm above what re-running alone causes, each aggregation against its own floor."""
     harm = evidence.harm_rate("hr_unsafe", "full given perturb")
@@ -231,79 +247,19 @@ def _medium_unsafe_harm(evidence: Evidence) -> Outcome:
     return evidence.at_most(worst, evidence.config.max_medium_unsafe_harm, undefined)
 
 
-@dataclass(frozen=True)
-class Check:
-    """One check of the gate.
-
-    Attributes:
-        name: Identifier, the label along the dimension `check`.
-        rule: The rule, with its threshold as a format field.
-        evaluate: Evaluates the rule for every row.
-        label: Trace label of a row that this check decides.
-        factor: Limiting factor of such a row; empty where it depends on the row.
-    """
-
-    name: str
-    rule: str
-    evaluate: Callable[[Evidence], Outcome]
-    label: str
-    factor: str = ""
-
-
-_LOW, _BLOCKED = "inconclusive_low_support", "recovery_blocked_with_cause"
-FORMAL_CHECKS: tuple[Check, ...] = (
-    Check(
-        "clean_recovery_harm",
-        "HR_total(recovery given baseline) <= {:g}",
-        _clean_recovery_harm,
-        _BLOCKED,
-        "Clean recovery-vs-baseline harm",
-    ),
-    Check(
-        "clean_unsafe_harm",
-        "HR_unsafe(recovery given baseline) <= {:g}",
-        _clean_unsafe_harm,
-        _BLOCKED,
-        "Clean unsafe harm",
-    ),
-    Check(
-        "medium_unsafe_attempts",
-        "unsafe rate(full) - unsafe rate(perturb) <= {:g}",
-        _medium_unsafe_attempts,
-        _BLOCKED,
-        "Unsafe-attempt increase",
-    ),
-    Check(
-        "full_vs_perturb_effect",
-        "SR(perturb) - SR(full) <= {:g}",
-        _full_vs_perturb_effect,
-        _BLOCKED,
-        "Full-vs-perturb SR drop",
-    ),
-    Check(
-        "medium_unsafe_harm",
-        "HR_unsafe(full given perturb) above HR_unsafe(perturb_clone given perturb) <= {:g}",
-        _medium_unsafe_harm,
-        _BLOCKED,
-        "Medium unsafe harm",
-    ),
-)
-"""Checks 6 to 10."""
-
 CHECKS: tuple[Check, ...] = (
-    Check(
-        "clean_admission",
-        "clean admission A = {:g}",
-        _clean_admission,
-        "clean_not_admitted",
-        "Clean admission",
-    ),
-    Check("pairing_integrity", "mismatched keys <= {:g}", _pairing_integrity, _LOW),
-    Check("paired_support", "harm denominators, clean and medium, >= {:g}", _paired_support, _LOW),
-    Check(
-        "shield_support", "a functioning shield with risk-positive support = {:g}", _shield_support, _BLOCKED
-    ),
-    Check("recovery_activity", "mean intervention steps(full) >= {:g}", _recovery_activity, _BLOCKED),
-    *FORMAL_CHECKS,
+    _clean_admission,
+    _pairing_integrity,
+    _paired_support,
+    _shield_support,
+    _recovery_activity,
+    _clean_recovery_harm,
+    _clean_unsafe_harm,
+    _medium_unsafe_attempts,
+    _full_vs_perturb_effect,
+    _medium_unsafe_harm,
 )
 """The ten checks, in the order in which the first one that is not satisfied decides."""
+
+FORMAL_CHECKS = CHECKS[5:]
+"""Checks 6 to 10."""

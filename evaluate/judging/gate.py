@@ -14,19 +14,19 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging.admission import ATTESTED, admit
+from roep_gym.evaluate.judging.admission import ATTESTED, Problem, admit
 from roep_gym.evaluate.judging.calibrated_effect import REPLICATED, calibrated_effects, clean_replicated
 from roep_gym.evaluate.judging.checks import CHECKS, FORMAL_CHECKS, Evidence, mismatched_keys, paired_support
 from roep_gym.evaluate.judging.metrics import condition_rates, harm_metrics, intervention_metrics
 from roep_gym.evaluate.judging.noise_floor import noise_floor
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, align, pair_integrity, shield_exists
 from roep_gym.evaluate.judging.reach import trained_on_test_scenes, unreached
-from roep_gym.evaluate.schema import NOT_RUN, check_dataset
+from roep_gym.evaluate.judging.tables import count_by_row, planned_in, table
+from roep_gym.evaluate.schema import check_dataset
 from roep_gym.evaluate.store.labelled import stored_form
 from roep_gym.typing import Array, BoolArray
 
 __all__ = [
-    "CHECKS",
     "CLAIM_STATUS",
     "FAIL",
     "LABELS",
@@ -144,46 +144,30 @@ def decide(evidence: Evidence) -> xr.Dataset:
     value = np.stack([outcome.value for outcome in outcomes], axis=1)
     passes = np.stack([outcome.passes for outcome in outcomes], axis=1)
     undefined = np.isnan(value)
-    verdict = np.select([undefined, passes], [NOT_COMPUTABLE, PASS], FAIL).astype(object)
+    verdict = np.select([undefined, passes], [NOT_COMPUTABLE, PASS], FAIL)
     reason = np.where(passes & ~undefined, "", np.stack([outcome.reason for outcome in outcomes], axis=1))
     decided = verdict != PASS
     ready = ~decided.any(axis=1)
     first = decided.argmax(axis=1)
     label = [LABELS[-1] if ok else CHECKS[k].label for ok, k in zip(ready, first, strict=True)]
-    factor = _limiting_factors(evidence, verdict, ready, first)
-    row_text = {
-        "trace_label": (label, "trace label"),
-        "claim_status": ([CLAIM_STATUS[name] for name in label], "claim status"),
-        "limiting_factor": (factor, "limiting factor"),
-        "deciding_check": (
-            ["" if ok else CHECKS[k].name for ok, k in zip(ready, first, strict=True)],
-            "deciding check",
-        ),
-        "notes": (_notes(evidence), "what stands beside the verdict and does not gate"),
-    }
-    table = {
-        "value": (value, "value"),
-        "threshold": (np.broadcast_to([float(o.threshold) for o in outcomes], value.shape), "threshold"),
-        "verdict": (verdict, "verdict: pass, fail or not computable"),
-        "reason": (reason.astype(object), "why the verdict is not a pass"),
-    }
-    return xr.Dataset(
+    name = ["" if ok else CHECKS[k].name for ok, k in zip(ready, first, strict=True)]
+    threshold = np.tile([float(outcome.threshold) for outcome in outcomes], (len(value), 1))
+    dims = ("row", "check")
+    return table(
         {
-            **{
-                name: ("row", np.asarray(v, dtype=object), {"long_name": text})
-                for name, (v, text) in row_text.items()
-            },
-            **{
-                name: (("row", "check"), np.array(v), {"long_name": text})
-                for name, (v, text) in table.items()
-            },
+            "trace_label": ("row", label, "trace label"),
+            "claim_status": ("row", [CLAIM_STATUS[status] for status in label], "claim status"),
+            "limiting_factor": ("row", _limiting_factors(evidence, verdict, ready, first), "limiting factor"),
+            "deciding_check": ("row", name, "deciding check"),
+            "notes": ("row", _notes(evidence), "what stands beside the verdict and does not gate"),
+            "value": (dims, value, "value"),
+            "threshold": (dims, threshold, "threshold"),
+            "verdict": (dims, verdict, "verdict: pass, fail or not computable"),
+            "reason": (dims, reason, "why the verdict is not a pass"),
         },
-        coords={
-            "check": ("check", np.asarray([check.name for check in CHECKS], dtype=object)),
-            **{name: evidence.data[name] for name in ("model", "suite", "task")},
-        },
-        attrs={"records": evidence.data.attrs["records"], "config": evidence.config.to_json()},
-    )
+        evidence.data,
+        check=[check.name for check in CHECKS],
+    ).assign_attrs(records=evidence.data.attrs["records"], config=evidence.config.to_json())
 
 
 def _limiting_factors(evidence: Evidence, verdict: Array, ready: BoolArray, first: Array) -> list[str]:
@@ -213,48 +197,48 @@ def _limiting_factors(evidence: Evidence, verdict: Array, ready: BoolArray, firs
 def _notes(evidence: Evidence) -> list[str]:
     """Return what the reader of a verdict must know and no check looks at."""
     data, config = evidence.data, evidence.config
-    pairs = [pair.name for pair in GATE_PAIRS]
-    aborts = evidence.integrity["unequal_aborts"].sel(pair=pairs).values.sum(axis=1)
-    fingerprints = evidence.integrity["unequal_fingerprints"].sel(pair=pairs).values.sum(axis=1)
-    moved = data["row_index"].values[data["settle_displacement"].values > SETTLED]
-    unsettled = np.bincount(moved, minlength=data.sizes["row"])
-    seen = trained_on_test_scenes(data)
-    planned = _planned_episodes(data)
-    budget = config.seed_groups * config.episodes_per_group
-    replicated = clean_replicated(evidence.aligned) == 1
-    notes = []
-    for row in range(data.sizes["row"]):
-        beside = [ATTESTED] if data.attrs["records"] == "flat" else []
-        status, note = data["contract_status"].values[row], str(data["contract_note"].values[row]).strip()
-        if status != "match" and note:
-            beside.append(f"contract {status}, accepted: {note}")
-        if planned[row] != budget:
-            beside.append(
-                f"support budget of {planned[row]} episodes a condition, the protocol's is {budget}"
-            )
-        if seen[row]:
-            beside.append(
-                f"{seen[row]} bootstrap episodes have the scene of an evaluated episode: the shield was trained on the "
-                "scenes that it is judged on"
-            )
-        if aborts[row]:
-            beside.append(f"unequal aborts in {aborts[row]} pairs")
-        if unsettled[row]:
-            beside.append(
-                f"an object moved over {SETTLED:g} m sideways while settling in {unsettled[row]} episodes"
-            )
-        if replicated[row]:
-            beside.append(REPLICATED)
-        if fingerprints[row]:
-            beside.append(f"{fingerprints[row]} pairs across numeric fingerprints")
-        notes.append("; ".join(beside))
-    return notes
-
-
-def _planned_episodes(data: xr.Dataset) -> Array:
-    """Return the number of planned baseline episodes of each row."""
-    labels = data["condition"].values.tolist()
-    code = labels.index("baseline") if "baseline" in labels else NOT_RUN
-    return np.bincount(
-        data["row_index"].values[data["condition_index"].values == code], minlength=data.sizes["row"]
+    status, accepted = (
+        data["contract_status"].values,
+        [str(note).strip() for note in data["contract_note"].values],
     )
+    planned, budget = (
+        count_by_row(data, planned_in(data, "baseline")),
+        config.seed_groups * config.episodes_per_group,
+    )
+    seen = trained_on_test_scenes(data)
+    unsettled = count_by_row(data, data["settle_displacement"].values > SETTLED)
+    pairs = evidence.integrity.sel(pair=[pair.name for pair in GATE_PAIRS]).sum("pair")
+    aborts, fingerprints = pairs["unequal_aborts"].values, pairs["unequal_fingerprints"].values
+    remarks: list[Problem] = [
+        (np.full(status.shape, data.attrs["records"] == "flat"), ATTESTED),
+        (
+            (status != "match") & (np.array(accepted) != ""),
+            [f"contract {s}, accepted: {note}" for s, note in zip(status, accepted, strict=True)],
+        ),
+        (
+            planned != budget,
+            [f"support budget of {n} episodes a condition, the protocol's is {budget}" for n in planned],
+        ),
+        (
+            seen > 0,
+            [
+                f"{n} bootstrap episodes have the scene of an evaluated episode: the shield was trained on the scenes "
+                "that it is judged on"
+                for n in seen
+            ],
+        ),
+        (aborts > 0, [f"unequal aborts in {n} pairs" for n in aborts]),
+        (
+            unsettled > 0,
+            [
+                f"an object moved over {SETTLED:g} m sideways while settling in {n} episodes"
+                for n in unsettled
+            ],
+        ),
+        (clean_replicated(evidence.aligned) == 1, REPLICATED),
+        (fingerprints > 0, [f"{n} pairs across numeric fingerprints" for n in fingerprints]),
+    ]
+    return [
+        "; ".join(text if isinstance(text, str) else text[row] for mask, text in remarks if mask[row])
+        for row in range(data.sizes["row"])
+    ]

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from roep_gym.evaluate.judging.pairing import PAIRS, Pair, count_by_row, paired
+from roep_gym.evaluate.judging.pairing import PAIRS, Pair, paired
+from roep_gym.evaluate.judging.tables import count_by_row, table
 from roep_gym.evaluate.schema import NOT_RUN, REASONS
 from roep_gym.evaluate.statistics.intervals import mcnemar_exact, wilson_interval
 from roep_gym.typing import BoolArray, FloatArray, IntArray
@@ -63,25 +64,21 @@ def condition_rates(aligned: xr.Dataset, *, confidence: float = 0.95) -> xr.Data
     low, high = wilson_interval(count, n, confidence)
     low, high = np.where(np.isnan(rate), np.nan, low), np.where(np.isnan(rate), np.nan, high)
     dims = ("row", "condition", "outcome")
-    return xr.Dataset(
+    rates = table(
         {
-            "count": (dims, count, {"long_name": "episodes with the outcome", "units": "1"}),
-            "n": (dims, n, {"long_name": "episodes in which the outcome was observable", "units": "1"}),
-            "rate": (
-                dims,
-                rate,
-                {"long_name": "share of episodes with the outcome", "units": "1", **_UNIT_RANGE},
-            ),
-            "rate_low": (dims, low, {"long_name": "lower bound of the Wilson interval", "units": "1"}),
-            "rate_high": (dims, high, {"long_name": "upper bound of the Wilson interval", "units": "1"}),
+            "count": (dims, count, "episodes with the outcome"),
+            "n": (dims, n, "episodes in which the outcome was observable"),
+            "rate": (dims, rate, "share of episodes with the outcome"),
+            "rate_low": (dims, low, "lower bound of the Wilson interval"),
+            "rate_high": (dims, high, "upper bound of the Wilson interval"),
         },
-        coords={
-            "condition": aligned["condition"],
-            "outcome": ("outcome", np.asarray(OUTCOMES, dtype=object), _ORIENTATION),
-            **_row_coordinates(aligned),
-        },
-        attrs={"confidence": confidence},
+        aligned,
+        condition=aligned["condition"],
+        outcome=OUTCOMES,
     )
+    rates["rate"].attrs.update(minimum=0, maximum=1)
+    rates["outcome"].attrs["orientation"] = "success: higher is better; every other outcome: lower is better"
+    return rates.assign_attrs(confidence=confidence)
 
 
 def intervention_metrics(aligned: xr.Dataset) -> xr.Dataset:
@@ -96,31 +93,21 @@ def intervention_metrics(aligned: xr.Dataset) -> xr.Dataset:
     counted = run & (steps != NOT_RUN)
     n = _count_table(aligned, run)
     complete = np.where(_count_table(aligned, counted) == n, n, 0)
-    dims = ("row", "condition")
-    total = np.stack(
-        [
-            np.bincount(aligned["row_index"].values, np.where(counted, steps, 0)[:, k], aligned.sizes["row"])
-            for k in range(aligned.sizes["condition"])
-        ],
-        axis=1,
-    )
+    total = np.zeros(n.shape)
+    np.add.at(total, aligned["row_index"].values, np.where(counted, steps, 0))
     share, mean = ratio(_count_table(aligned, counted & (steps > 0)), complete), ratio(total, complete)
-    return xr.Dataset(
+    mean_name, dims = "mean_recovery_action_applied_steps", ("row", "condition")
+    metrics = table(
         {
-            "n": (dims, n, {"long_name": "episodes run", "units": "1"}),
-            "recovery_rate": (
-                dims,
-                share,
-                {"long_name": "share of episodes with a shield action", "units": "1"},
-            ),
-            "mean_recovery_action_applied_steps": (
-                dims,
-                mean,
-                {"long_name": "mean number of steps with a shield action", "units": "1", "minimum": 0},
-            ),
+            "n": (dims, n, "episodes run"),
+            "recovery_rate": (dims, share, "share of episodes with a shield action"),
+            mean_name: (dims, mean, "mean number of steps with a shield action"),
         },
-        coords={"condition": aligned["condition"], **_row_coordinates(aligned)},
+        aligned,
+        condition=aligned["condition"],
     )
+    metrics[mean_name].attrs["minimum"] = 0
+    return metrics
 
 
 def harm_metrics(aligned: xr.Dataset, *, confidence: float = 0.95) -> xr.Dataset:
@@ -150,22 +137,16 @@ def harm_metrics(aligned: xr.Dataset, *, confidence: float = 0.95) -> xr.Dataset
     parts = [_harm_of_pair(aligned, pair) for pair in PAIRS]
     harm = xr.concat(parts, dim="pair").transpose("row", "pair", ...)
     low, high = wilson_interval(harm["harmed"].values, harm["denominator"].values, confidence)
-    p_value = np.where(
-        harm["support"].values > 0, mcnemar_exact(harm["harmed"].values, harm["gained"].values), np.nan
-    )
+    p_value = mcnemar_exact(harm["harmed"].values, harm["gained"].values)
+    p_value = np.where(harm["support"].values > 0, p_value, np.nan)
     for name, values in {"hr_total_low": low, "hr_total_high": high, "mcnemar_p": p_value}.items():
         harm[name] = (("row", "pair"), values)
-    for name, text in _HARM.items():
-        harm[name].attrs.update(long_name=text, units="1")
-        if name.startswith("hr_") and not name.endswith(("low", "high")):
-            harm[name].attrs.update(_UNIT_RANGE, orientation="lower is better")
-    coordinates = {
-        "pair": ("pair", np.asarray([pair.name for pair in PAIRS], dtype=object)),
-        "reason": ("reason", np.asarray(FAILURES, dtype=object)),
-        "aggregation": ("aggregation", np.asarray(AGGREGATIONS, dtype=object)),
-        **_row_coordinates(aligned),
-    }
-    return harm.assign_coords(coordinates).assign_attrs(confidence=confidence)
+    labels = {"pair": [pair.name for pair in PAIRS], "reason": FAILURES, "aggregation": AGGREGATIONS}
+    columns = {name: (harm[name].dims, harm[name].values, text) for name, text in _HARM.items()}
+    harm = table(columns, aligned, **labels)
+    for name in ("hr_total", "hr_by_reason", "hr_unsafe"):
+        harm[name].attrs.update(minimum=0, maximum=1, orientation="lower is better")
+    return harm.assign_attrs(confidence=confidence)
 
 
 _HARM = {
@@ -184,13 +165,11 @@ _HARM = {
     "hr_total_high": "upper bound of the Wilson interval of the pooled harm rate",
     "mcnemar_p": "exact McNemar p-value over the discordant pairs",
 }
-_UNIT_RANGE = {"minimum": 0, "maximum": 1}
-_ORIENTATION = {"orientation": "success: higher is better; every other outcome: lower is better"}
 
 
 def _harm_of_pair(aligned: xr.Dataset, pair: Pair) -> xr.Dataset:
     """Return counts and rates of one pair, along `row`, `reason` and `aggregation`."""
-    base, comparison = aligned.sel(condition=pair.base), aligned.sel(condition=pair.comparison)
+    base, comparison = (aligned.sel(condition=name) for name in pair)
     pairs = paired(aligned, pair)
     won, lost = base["success"].values == 1, comparison["success"].values == 0
     at_risk = pairs & won
@@ -243,7 +222,3 @@ def _count_by_group(aligned: xr.Dataset, mask: BoolArray) -> IntArray:
 def _count_table(aligned: xr.Dataset, mask: BoolArray) -> IntArray:
     """Return how many episodes `mask` (key, condition) holds in each row and condition."""
     return np.stack([count_by_row(aligned, mask[:, k]) for k in range(mask.shape[1])], axis=1)
-
-
-def _row_coordinates(aligned: xr.Dataset) -> dict[str, xr.DataArray]:
-    return {name: aligned[name] for name in ("model", "suite", "task")}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import xarray as xr
 
+from roep_gym.evaluate.judging.tables import table
 from roep_gym.typing import FloatArray
 
 __all__ = ["DISTINGUISHABLE", "SEVERITIES", "WITHIN_VARIABILITY", "noise_floor", "severity_effects"]
@@ -36,18 +37,11 @@ def noise_floor(rates: xr.Dataset, *, tolerance: float = 1e-9) -> xr.Dataset:
         (1, 0, or -1 where undefined) and its `label`. Also `mild_difference` and `strong_difference` of the severity
         sweep's clones. NaN where a condition did not run. Nothing of this gates.
     """
-    medium = _against_floor(rates, "perturb", tolerance)
-    named = {
-        "mild_difference": _difference(rates, "mild", "mild_clone"),
-        "strong_difference": _difference(rates, "strong", "strong_clone"),
-    }
-    dimensions = ("row", "outcome")
-    return medium.assign(
-        {
-            name: (dimensions, np.abs(values), {"long_name": f"|{name.split('_')[0]} - its clone|"})
-            for name, values in named.items()
-        }
-    )
+    floor = _against_floor(rates, "perturb", tolerance)
+    for name in ("mild", "strong"):
+        difference = np.abs(_difference(rates, name, f"{name}_clone"))
+        floor[f"{name}_difference"] = (("row", "outcome"), difference, {"long_name": f"|{name} - its clone|"})
+    return floor
 
 
 def severity_effects(rates: xr.Dataset, *, tolerance: float = 1e-9) -> xr.Dataset:
@@ -81,20 +75,18 @@ def _against_floor(rates: xr.Dataset, condition: str, tolerance: float) -> xr.Da
     effect = np.abs(signed)
     defined = ~np.isnan(effect - floor)
     above = np.where(defined, effect - floor > tolerance, -1).astype(np.int8)
-    label = np.select([above == 1, above == 0], [DISTINGUISHABLE, WITHIN_VARIABILITY], "undefined").astype(
-        object
-    )
-    named = {
-        "nominal_difference": (nominal, "|baseline - baseline_clone|"),
-        "perturbed_difference": (perturbed, f"|{condition} - {condition}_clone|"),
-        "floor": (floor, "noise floor"),
-        "effect": (effect, f"|baseline - {condition}|"),
-        "signed_effect": (signed, f"baseline - {condition}"),
-        "above_floor": (above, "effect above the floor: 1, not above: 0, undefined: -1"),
-        "label": (label, "the effect against the floor"),
-    }
-    coords = {name: rates[name] for name in ("outcome", "model", "suite", "task")}
-    return xr.Dataset(
-        {name: (("row", "outcome"), values, {"long_name": text}) for name, (values, text) in named.items()},
-        coords=coords,
+    label = np.select([above == 1, above == 0], [DISTINGUISHABLE, WITHIN_VARIABILITY], "undefined")
+    dims = ("row", "outcome")
+    return table(
+        {
+            "nominal_difference": (dims, nominal, "|baseline - baseline_clone|"),
+            "perturbed_difference": (dims, perturbed, f"|{condition} - {condition}_clone|"),
+            "floor": (dims, floor, "noise floor"),
+            "effect": (dims, effect, f"|baseline - {condition}|"),
+            "signed_effect": (dims, signed, f"baseline - {condition}"),
+            "above_floor": (dims, above, "effect above the floor: 1, not above: 0, undefined: -1"),
+            "label": (dims, label, "the effect against the floor"),
+        },
+        rates,
+        outcome=rates["outcome"],
     )

@@ -14,6 +14,7 @@ import pandas as pd
 import xarray as xr
 
 from roep_gym.error import InvalidInputError
+from roep_gym.evaluate.judging.tables import ROW, count_by_row, table
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY, REASONS
 from roep_gym.typing import Array, BoolArray, IntArray
 
@@ -23,7 +24,6 @@ __all__ = [
     "Keys",
     "Pair",
     "align",
-    "count_by_row",
     "pair_integrity",
     "paired",
     "pairing_keys",
@@ -87,8 +87,8 @@ class Keys(NamedTuple):
 
 def pairing_keys(data: xr.Dataset) -> Keys:
     """Number the pairing keys of a Dataset; episodes with the same number are partners."""
-    columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}
-    code = pd.DataFrame(columns).groupby(list(columns), sort=True).ngroup().to_numpy()
+    names = ["row_index", *PAIRING_KEY]
+    code = pd.DataFrame({name: data[name].values for name in names}).groupby(names).ngroup().to_numpy()
     return Keys(code, np.unique(code, return_index=True)[1])
 
 
@@ -106,43 +106,38 @@ def align(data: xr.Dataset) -> xr.Dataset:
         Coordinates of `key`: `row_index` and the pairing key.
 
     Raises:
-        InvalidInputError: An episode stands twice.
+        InvalidInputError: An episode appears twice.
     """
     labels = data["condition"].values.tolist()
     names = [name for name, condition in CONDITIONS.items() if condition.role != "clone" or name in labels]
     code_of = np.array([names.index(label) for label in labels], dtype=np.int64)
     condition = code_of[data["condition_index"].values]
-    columns = {name: data[name].values for name in ("row_index", *PAIRING_KEY)}
     key, first = pairing_keys(data)
-
-    slot = key * len(names) + condition
-    if np.unique(slot).size < slot.size:
-        at = int(pd.Series(slot).duplicated().to_numpy().argmax())
+    twice = pd.Series(key * len(names) + condition).duplicated().to_numpy()
+    if twice.any():
+        at = int(twice.argmax())
         raise InvalidInputError(
-            f"Expected each episode once a condition, but seed group {columns['seed_group'][at]}, episode "
-            f"{columns['episode_index'][at]} stands twice in {names[condition[at]]!r}; remove one of the two."
+            f"Expected each episode once per condition, but seed group {data['seed_group'].values[at]}, episode "
+            f"{data['episode_index'].values[at]} appears twice in {names[condition[at]]!r}; remove one of the two."
         )
 
-    def table(values: Array, fill: int) -> Array:
-        laid_out = np.full((first.size, len(names)), fill, dtype=values.dtype)
-        laid_out[key, condition] = values
-        return laid_out
+    def laid_out(values: Array, fill: int) -> tuple[tuple[str, str], Array]:
+        cells = np.full((first.size, len(names)), fill, dtype=values.dtype)
+        cells[key, condition] = values
+        return ("key", "condition"), cells
 
+    keys = {name: data[name].values[first].astype(np.int64) for name in ("row_index", *PAIRING_KEY)}
     aligned = xr.Dataset(
-        {
-            name: (("key", "condition"), table(data[name].values, 0 if name == "aborts" else NOT_RUN))
-            for name in _ALIGNED
-        },
+        {name: laid_out(data[name].values, 0 if name == "aborts" else NOT_RUN) for name in _ALIGNED},
         coords={
             "condition": ("condition", np.asarray(names, dtype=object)),
-            **{name: ("key", values[first].astype(np.int64)) for name, values in columns.items()},
-            **{name: data[name] for name in ("model", "suite", "task")},
+            **{name: ("key", values) for name, values in keys.items()},
+            **{name: data[name] for name in ROW},
         },
     )
-    aligned["planned"] = (("key", "condition"), table(np.ones(key.size, dtype=bool), 0))
+    aligned["planned"] = laid_out(np.ones(key.size, dtype=bool), 0)
     aligned["run"] = aligned["success"] != NOT_RUN
-    known = np.all([columns[name][first] != NOT_RUN for name in PAIRING_KEY], axis=0)
-    aligned["identified"] = ("key", known)
+    aligned["identified"] = ("key", np.all([keys[name] != NOT_RUN for name in PAIRING_KEY], axis=0))
     attempts = aligned["unsafe_attempts"].values
     # An episode that an unsafe attempt ended is unsafe, whether its attempts were counted or not.
     ended_unsafe = aligned["reason"].values == REASONS.index("unsafe_attempt")
@@ -150,11 +145,6 @@ def align(data: xr.Dataset) -> xr.Dataset:
     unsafe = np.where(ended_unsafe, 1, np.where(aligned["run"].values, unsafe, NOT_RUN))
     aligned["unsafe"] = (("key", "condition"), unsafe.astype(np.int8))
     return aligned
-
-
-def count_by_row(aligned: xr.Dataset, mask: BoolArray) -> IntArray:
-    """Return, a row, how many keys `mask` (key,) holds."""
-    return np.bincount(aligned["row_index"].values[mask], minlength=aligned.sizes["row"])
 
 
 def paired(aligned: xr.Dataset, pair: Pair) -> BoolArray:
@@ -168,7 +158,7 @@ def paired(aligned: xr.Dataset, pair: Pair) -> BoolArray:
 
 
 def pair_integrity(aligned: xr.Dataset) -> xr.Dataset:
-    """Count, a row and pair, the pairs that hold and the keys that do not (protocol section 7, check 2).
+    """Count, per row and pair, the pairs that hold and the keys that do not (protocol section 7, check 2).
 
     A key of either condition is mismatched when one partner did not run, when the key was not recorded in full, or
     when both recorded a scene hash and the hashes differ. Aborted episodes did not run.
@@ -179,7 +169,7 @@ def pair_integrity(aligned: xr.Dataset) -> xr.Dataset:
     """
     counts: dict[str, list[IntArray]] = {name: [] for name in _INTEGRITY}
     for pair in PAIRS:
-        base, comparison = aligned.sel(condition=pair.base), aligned.sel(condition=pair.comparison)
+        base, comparison = (aligned.sel(condition=name) for name in pair)
         planned = base["planned"].values | comparison["planned"].values
         holds = paired(aligned, pair)
         for name, mask in {
@@ -190,15 +180,10 @@ def pair_integrity(aligned: xr.Dataset) -> xr.Dataset:
             "unequal_fingerprints": _known_to_differ(aligned["fingerprint"], pair),
         }.items():
             counts[name].append(count_by_row(aligned, mask))
-    return xr.Dataset(
-        {
-            name: (("row", "pair"), np.stack(values, axis=1), {"long_name": _INTEGRITY[name], "units": "1"})
-            for name, values in counts.items()
-        },
-        coords={
-            "pair": ("pair", np.asarray([pair.name for pair in PAIRS], dtype=object)),
-            **{name: aligned[name] for name in ("model", "suite", "task")},
-        },
+    return table(
+        {name: (("row", "pair"), np.stack(counts[name], axis=1), text) for name, text in _INTEGRITY.items()},
+        aligned,
+        pair=[pair.name for pair in PAIRS],
     )
 
 
@@ -218,5 +203,5 @@ _INTEGRITY = {
 
 def _known_to_differ(values: xr.DataArray, pair: Pair) -> BoolArray:
     """Return (key,) where both partners recorded a value and the values differ."""
-    base, comparison = values.sel(condition=pair.base).values, values.sel(condition=pair.comparison).values
+    base, comparison = (values.sel(condition=name).values for name in pair)
     return np.asarray((base != NOT_RUN) & (comparison != NOT_RUN) & (base != comparison), dtype=bool)

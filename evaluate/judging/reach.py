@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from roep_gym.evaluate.judging.tables import count_by_row, planned_in
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
 from roep_gym.typing import BoolArray, IntArray
 
@@ -39,21 +40,18 @@ def unreached(data: xr.Dataset) -> xr.DataArray:
 
 
 def trained_on_test_scenes(data: xr.Dataset) -> IntArray:
-    """Count, a row, the recorded bootstrap episodes whose scene is that of an evaluated episode.
+    """Count, per row, the recorded bootstrap episodes whose scene is that of an evaluated episode.
 
     Scenes are equal when scene seed and initial state are, or when their hashes are; what was not recorded is not
     compared.
     """
-    labels = data["condition"].values.tolist()
-    role = np.array([CONDITIONS[name].role == "bootstrap" for name in labels], dtype=bool)
-    frame = pd.DataFrame(
-        {name: data[name].values for name in ("row_index", "env_seed", "init_state", "scene_hash")}
-    )
-    bootstrap = role[data["condition_index"].values]
+    columns = ("row_index", "env_seed", "init_state", "scene_hash")
+    frame = pd.DataFrame({name: data[name].values for name in columns})
+    bootstrap = planned_in(data, *(c.name for c in CONDITIONS.values() if c.role == "bootstrap"))
     recorded = data["success"].values != NOT_RUN
     same = np.zeros(len(frame), dtype=bool)
     for names in (["env_seed", "init_state"], ["scene_hash"]):
         known = (frame[names] != NOT_RUN).all(axis=1).to_numpy()
         scene = pd.MultiIndex.from_frame(frame[["row_index", *names]])
         same |= known & np.asarray(scene.isin(scene[known & ~bootstrap]))
-    return np.bincount(data["row_index"].values[same & bootstrap & recorded], minlength=data.sizes["row"])
+    return count_by_row(data, same & bootstrap & recorded)

@@ -10,14 +10,12 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
-from roep_gym.evaluate.judging.pairing import Pair, count_by_row
+from roep_gym.evaluate.judging.pairing import Pair
+from roep_gym.evaluate.judging.tables import count_by_row, table
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.typing import BoolArray
 
-__all__ = ["COMPARED", "REPLICATE_PAIRS", "identical_replicates"]
-
-REPLICATE_PAIRS: tuple[Pair, ...] = tuple(Pair(c.clone_of, c.name) for c in CONDITIONS.values() if c.clone_of)
-"""The pairs of a condition and a clone of it."""
+__all__ = ["COMPARED", "identical_replicates"]
 
 COMPARED: tuple[str, ...] = ("success", "reason", "steps", "max_abs_action", "unsafe_attempts", "scene_hash")
 """What must be equal in every key of a pair of identical replicates."""
@@ -37,8 +35,8 @@ def identical_replicates(aligned: xr.Dataset) -> xr.Dataset:
         A Dataset along (`row`, `pair`): `identical` (1, 0, or -1 where the clone did not run), `keys` compared,
         `differing_keys` and `observations`: 0 without a clone's key, 1 for identical replicates, else 2.
     """
-    present = set(aligned["condition"].values.tolist())
-    pairs = [pair for pair in REPLICATE_PAIRS if pair.comparison in present]
+    conditions = [CONDITIONS[name] for name in aligned["condition"].values]
+    pairs = [Pair(condition.clone_of, condition.name) for condition in conditions if condition.clone_of]
     identical, keys, differing = [], [], []
     for pair in pairs:
         base, clone = (aligned.sel(condition=name) for name in pair)
@@ -51,30 +49,21 @@ def identical_replicates(aligned: xr.Dataset) -> xr.Dataset:
         identical.append(np.where(compared == 0, -1, differs == 0))
         keys.append(compared)
         differing.append(count_by_row(aligned, both & ~same))
-    found = np.stack(identical, axis=1).astype(np.int8)
-    return xr.Dataset(
+    found, dims = np.stack(identical, axis=1).astype(np.int8), ("row", "pair")
+    observations = np.select([found == -1, found == 1], [0, 1], 2)
+    return table(
         {
-            "identical": (
-                ("row", "pair"),
-                found,
-                {"long_name": "the clone repeats every record; -1 not run"},
-            ),
-            "keys": (("row", "pair"), np.stack(keys, axis=1), {"long_name": "keys that ran in both"}),
+            "identical": (dims, found, "the clone repeats every record; -1 not run"),
+            "keys": (dims, np.stack(keys, axis=1), "keys that ran in both"),
             "differing_keys": (
-                ("row", "pair"),
+                dims,
                 np.stack(differing, axis=1),
-                {"long_name": "keys that ran in both with another record"},
+                "keys that ran in both with another record",
             ),
-            "observations": (
-                ("row", "pair"),
-                np.select([found == -1, found == 1], [0, 1], 2),
-                {"long_name": "executions that count as observations of their own"},
-            ),
+            "observations": (dims, observations, "executions that count as observations of their own"),
         },
-        coords={
-            "pair": ("pair", np.asarray([pair.name for pair in pairs], dtype=object)),
-            **{name: aligned[name] for name in ("model", "suite", "task")},
-        },
+        aligned,
+        pair=[pair.name for pair in pairs],
     )
 
 

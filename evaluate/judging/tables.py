@@ -1,0 +1,54 @@
+"""What the tables of judging share: `table` builds one, `count_by_row` and `planned_in` count and choose episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from roep_gym.typing import Array, BoolArray, IntArray
+
+__all__ = ["ROW", "Columns", "count_by_row", "planned_in", "table"]
+
+ROW: tuple[str, ...] = ("model", "suite", "task")
+"""The coordinates that name a row."""
+
+Columns = Mapping[str, tuple[str | Sequence[str], Any, str]]
+"""The dimensions, values and long name of each variable."""
+
+
+def table(columns: Columns, rows: xr.Dataset | None = None, **labels: Any) -> xr.Dataset:
+    """Return a Dataset of variables that are text or have no unit.
+
+    Args:
+        columns: The variables.
+        rows: A Dataset from which the names along `row` are taken, where there are any.
+        **labels: The labels along further dimensions.
+    """
+    variables = {}
+    for name, (dims, given, text) in columns.items():
+        values = _stored(given)
+        units = {} if values.dtype == object else {"units": "1"}
+        variables[name] = (dims, values, {"long_name": text, **units})
+    coordinates: dict[str, Any] = {name: (name, _stored(values)) for name, values in labels.items()}
+    if rows is not None:
+        coordinates |= {name: rows[name] for name in ROW}
+    return xr.Dataset(variables, coordinates)
+
+
+def _stored(values: Any) -> Array:
+    """Return values as an array, text as objects."""
+    array = np.asarray(values)
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def count_by_row(data: xr.Dataset, mask: BoolArray) -> IntArray:
+    """Return (row,) how many episodes or keys of a Dataset, whichever its `row_index` is of, `mask` holds."""
+    return np.bincount(data["row_index"].values[mask], minlength=data.sizes["row"])
+
+
+def planned_in(data: xr.Dataset, *conditions: str) -> BoolArray:
+    """Return (episode,) which episodes are planned in one of these conditions."""
+    return np.isin(data["condition"].values, conditions)[data["condition_index"].values]
