@@ -94,7 +94,7 @@ class _CleanRun:
 
     @classmethod
     def of(cls, data: xr.Dataset) -> _CleanRun:
-        clean = data.isel(episode=np.flatnonzero(planned_in(data, "baseline")))
+        clean = data.isel(episode=planned_in(data, "baseline"))
         run = clean["success"].values != NOT_RUN
         return cls(clean, data.attrs["records"] == "native", run, count_by_row(clean, np.ones_like(run)))
 

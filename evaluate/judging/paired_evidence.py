@@ -17,12 +17,13 @@ from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.judging.metrics import ratio
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, Pair, paired
 from roep_gym.evaluate.judging.replicates import identical_replicates
+from roep_gym.evaluate.judging.tables import ROW, table
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
 from roep_gym.evaluate.statistics.intervals import holm_adjust, mcnemar_exact
 from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
 from roep_gym.evaluate.statistics.power import minimum_detectable_drop
 from roep_gym.seeding import generator
-from roep_gym.typing import Array, BoolArray, IntArray
+from roep_gym.typing import BoolArray, IntArray
 
 __all__ = [
     "IDENTICAL",
@@ -30,7 +31,6 @@ __all__ = [
     "StatisticsConfig",
     "group_evidence",
     "paired_evidence",
-    "paired_outcomes",
     "paired_statistics",
 ]
 
@@ -86,22 +86,15 @@ class PairedOutcomes:
         return PairedOutcomes(self.base[mask], self.comparison[mask], self.row[mask], self.init_state[mask])
 
 
-def paired_outcomes(aligned: xr.Dataset, pair: Pair) -> PairedOutcomes:
-    """Return the outcomes of every key whose partners both ran in the same scene.
-
-    Args:
-        aligned: The table of `roep_gym.evaluate.judging.pairing.align`.
-        pair: Base and comparison.
-    """
-    holds = paired(aligned, pair)
-    base, comparison = (aligned["success"].sel(condition=name).values[holds] == 1 for name in pair)
-    return PairedOutcomes(
-        base, comparison, aligned["row_index"].values[holds], aligned["init_state"].values[holds]
-    )
+def _paired_outcomes(aligned: xr.Dataset, pair: Pair) -> PairedOutcomes:
+    """Return the outcomes of every key whose partners both ran in the same scene."""
+    key = aligned.isel(key=paired(aligned, pair))
+    base, comparison = (key["success"].sel(condition=name).values == 1 for name in pair)
+    return PairedOutcomes(base, comparison, key["row_index"].values, key["init_state"].values)
 
 
 def paired_evidence(aligned: xr.Dataset, config: StatisticsConfig | None = None) -> xr.Dataset:
-    """Return the statistics of the five pairs of the gate, a row.
+    """Return the statistics of the five pairs of the gate, per row.
 
     The generator of a bootstrap is keyed by row and pair: the same records give the same interval, whatever else the
     run holds.
@@ -114,13 +107,12 @@ def paired_evidence(aligned: xr.Dataset, config: StatisticsConfig | None = None)
         The Dataset of `paired_statistics` along (`row`, `pair`), and `identical`: 1 where a clone repeats every record
         of its base, so that there is neither interval nor test; 0 where it does not; -1 where the pair has no clone.
     """
-    rows = [aligned[name].values.tolist() for name in ("model", "suite", "task")]
-    names = ["/".join(map(str, row)) for row in zip(*rows, strict=True)]
+    names = ["/".join(map(str, row)) for row in zip(*(aligned[name].values for name in ROW), strict=True)]
     parts = []
     for pair in GATE_PAIRS:
         identical = _identical(aligned, pair)
         part = paired_statistics(
-            paired_outcomes(aligned, pair),
+            _paired_outcomes(aligned, pair),
             names=names,
             key=pair.name,
             no_evidence=[IDENTICAL if found == 1 else "" for found in identical],
@@ -129,12 +121,7 @@ def paired_evidence(aligned: xr.Dataset, config: StatisticsConfig | None = None)
         part["identical"] = ("row", identical, {"long_name": "the clone repeats every record of its base"})
         parts.append(part)
     result = xr.concat(parts, dim="pair", combine_attrs="override").transpose("row", "pair")
-    return result.assign_coords(
-        {
-            "pair": ("pair", np.asarray([pair.name for pair in GATE_PAIRS], dtype=object)),
-            **{name: aligned[name] for name in ("model", "suite", "task")},
-        }
-    )
+    return result.assign_coords(table({}, aligned, pair=[pair.name for pair in GATE_PAIRS]).coords)
 
 
 def paired_statistics(
@@ -168,11 +155,9 @@ def paired_statistics(
     def count(mask: BoolArray) -> IntArray:
         return np.bincount(outcomes.row[mask], minlength=len(names))
 
-    support, lost, gained = (
-        count(np.ones(difference.size, dtype=bool)),
-        count(difference == 1),
-        count(difference == -1),
-    )
+    lost, gained = count(difference == 1), count(difference == -1)
+    both, neither = count(outcomes.base & outcomes.comparison), count(~outcomes.base & ~outcomes.comparison)
+    support = lost + gained + both + neither
     evidence = (support > 0) & (np.asarray(reasons, dtype=object) == "")
     p_value = np.where(evidence, mcnemar_exact(lost, gained), np.nan)
     intervals = [
@@ -182,13 +167,13 @@ def paired_statistics(
     detectable = np.full(len(names), np.nan)
     for row in np.flatnonzero(evidence):
         n = int(support[row])
-        base_rate = count(outcomes.base)[row] / n
+        base_rate, gained_share = float((both + lost)[row] / n), float(gained[row] / n)
         detectable[row] = minimum_detectable_drop(
-            n, float(base_rate), float(gained[row] / n), power=config.power, alpha=1 - config.confidence
+            n, base_rate, gained_share, power=config.power, alpha=1 - config.confidence
         )
-    both, neither = count(outcomes.base & outcomes.comparison), count(~outcomes.base & ~outcomes.comparison)
     score = paired_difference_interval(both, lost, gained, neither, config.confidence)
-    columns: dict[str, tuple[Array, str]] = {
+    score_low, score_high = (np.where(evidence, bound, np.nan) for bound in score)
+    columns = {
         "support": (support, "pairs of episodes"),
         "lost": (lost, "pairs whose base succeeded and whose comparison failed"),
         "gained": (gained, "pairs whose base failed and whose comparison succeeded"),
@@ -196,25 +181,18 @@ def paired_statistics(
             ratio(lost - gained, support),
             "success rate of the base minus that of the comparison",
         ),
-        "score_low": (np.where(evidence, score.low, np.nan), "lower bound of the paired score interval"),
-        "score_high": (np.where(evidence, score.high, np.nan), "upper bound of the paired score interval"),
-        "bootstrap_low": (np.array([i.low for i in intervals]), "lower bound of the bootstrap interval"),
-        "bootstrap_high": (np.array([i.high for i in intervals]), "upper bound of the bootstrap interval"),
-        "bootstrap_reason": (
-            np.array([i.reason for i in intervals], dtype=object),
-            "why there is no bootstrap",
-        ),
-        "init_states": (np.array([i.init_states for i in intervals]), "initial states with a pair"),
+        "score_low": (score_low, "lower bound of the paired score interval"),
+        "score_high": (score_high, "upper bound of the paired score interval"),
+        "bootstrap_low": ([i.low for i in intervals], "lower bound of the bootstrap interval"),
+        "bootstrap_high": ([i.high for i in intervals], "upper bound of the bootstrap interval"),
+        "bootstrap_reason": ([i.reason for i in intervals], "why there is no bootstrap"),
+        "init_states": ([i.init_states for i in intervals], "initial states with a pair"),
         "mcnemar_p": (p_value, "exact McNemar p-value"),
         "holm_p": (holm_adjust(p_value), "McNemar p-value, adjusted for all rows (Holm)"),
         "detectable_drop": (detectable, "smallest drop that this number of pairs shows"),
     }
-    return xr.Dataset(
-        {
-            name: ("row", values, {"long_name": text, "units": "1"})
-            for name, (values, text) in columns.items()
-        },
-        attrs={"confidence": config.confidence, "power": config.power, "resamples": config.resamples},
+    return table({name: ("row", *column) for name, column in columns.items()}).assign_attrs(
+        confidence=config.confidence, power=config.power, resamples=config.resamples
     )
 
 
@@ -240,7 +218,7 @@ def group_evidence(
     first = np.unique(code, return_index=True)[1]
     cells: list[list[BootstrapInterval]] = [[] for _ in first]
     for pair in GATE_PAIRS:
-        outcomes, no_evidence = paired_outcomes(aligned, pair), _identical(aligned, pair) == 1
+        outcomes, no_evidence = _paired_outcomes(aligned, pair), _identical(aligned, pair) == 1
         for group, at in enumerate(first):
             members = outcomes.where((code[outcomes.row] == group) & ~no_evidence[outcomes.row])
             reason = IDENTICAL if no_evidence[code == group].all() else ""
@@ -254,24 +232,14 @@ def group_evidence(
         "bootstrap_high": ("high", "upper bound of the bootstrap over tasks and initial states"),
         "bootstrap_reason": ("reason", "why there is no interval"),
     }
-    return xr.Dataset(
+    groups = table(
         {
-            name: (
-                ("group", "pair"),
-                np.array(
-                    [[getattr(cell, field) for cell in row] for row in cells],
-                    dtype=object if field == "reason" else None,
-                ),
-                {"long_name": text, "units": "1"},
-            )
+            name: (("group", "pair"), [[getattr(cell, field) for cell in row] for row in cells], text)
             for name, (field, text) in columns.items()
         },
-        coords={
-            "pair": ("pair", np.asarray([pair.name for pair in GATE_PAIRS], dtype=object)),
-            **{name: ("group", labels[name].to_numpy(dtype=object)[first]) for name in by},
-        },
-        attrs={"confidence": config.confidence, "resamples": config.resamples},
-    )
+        pair=[pair.name for pair in GATE_PAIRS],
+    ).assign_attrs(confidence=config.confidence, resamples=config.resamples)
+    return groups.assign_coords({name: ("group", labels[name].to_numpy(object)[first]) for name in by})
 
 
 def _identical(aligned: xr.Dataset, pair: Pair) -> IntArray:

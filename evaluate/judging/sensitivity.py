@@ -16,10 +16,12 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.gate_config import GateConfig
-from roep_gym.evaluate.judging.admission import admit
+from roep_gym.evaluate.judging.admission import admit, largest_clean_action
 from roep_gym.evaluate.judging.checks import Evidence
 from roep_gym.evaluate.judging.gate import LABELS, collect_evidence, decide
+from roep_gym.evaluate.judging.metrics import ratio
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, pairing_keys
+from roep_gym.evaluate.judging.tables import ROW, planned_in, table
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
 from roep_gym.mapping_reader import read_mapping
 from roep_gym.seeding import generator
@@ -39,14 +41,14 @@ FLOORS: tuple[float, ...] = (0.05, 0.10, 0.20)
 """Floors of the clean success rate."""
 
 SIZES: tuple[int, ...] = (10, 20, 30)
-"""Numbers of episodes a condition."""
+"""Numbers of episodes per condition."""
 
 _LARGE = 10**9
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """A threshold of `GateConfig` and what is held against it.
+    """A threshold of `GateConfig` and what is compared with it.
 
     Attributes:
         name: Field of the configuration.
@@ -76,29 +78,18 @@ def _value_of(check: str) -> Callable[[Evidence], FloatArray]:
 
 
 def _baseline_success(name: str) -> Callable[[Evidence], FloatArray]:
-    return lambda evidence: np.asarray(
-        evidence.rates[name].sel(condition="baseline", outcome="success").values, dtype=float
-    )
+    at = {"condition": "baseline", "outcome": "success"}
+    return lambda evidence: np.asarray(evidence.rates[name].sel(at).values, dtype=float)
 
 
 def _risk_positive(evidence: Evidence) -> FloatArray:
     return np.where(evidence.shield, evidence.data["risk_positive_episodes"].values, np.nan)
 
 
-def _largest_action(evidence: Evidence) -> FloatArray:
-    """Return the largest finite absolute action of every row's baseline, NaN without one."""
-    data = evidence.data
-    at = data["condition"].values[data["condition_index"].values] == "baseline"
-    magnitude, row = data["max_abs_action"].values[at], data["row_index"].values[at]
-    largest = np.full(data.sizes["row"], -np.inf)
-    np.maximum.at(largest, row[np.isfinite(magnitude)], magnitude[np.isfinite(magnitude)])
-    return np.where(np.isfinite(largest), largest, np.nan)
-
-
 THRESHOLDS: tuple[Threshold, ...] = (
     Threshold("min_clean_successes", "at_least", _baseline_success("count"), _LARGE),
     Threshold("min_clean_success_rate", "at_least", _baseline_success("rate")),
-    Threshold("min_abs_action", "above", _largest_action, _LARGE),
+    Threshold("min_abs_action", "above", lambda evidence: largest_clean_action(evidence.data), _LARGE),
     Threshold("max_mismatched_keys", "at_most", _value_of("pairing_integrity"), _LARGE),
     Threshold("min_paired_support", "at_least", _value_of("paired_support"), _LARGE),
     Threshold("min_risk_positive_episodes", "at_least", _risk_positive, _LARGE),
@@ -144,29 +135,18 @@ def break_points(data: xr.Dataset, config: GateConfig | None = None) -> xr.Datas
     margin = sign * (configured - at)
     margin[np.abs(margin) <= evidence.config.tolerance] = 0.0
     dims = ("row", "threshold")
-    return xr.Dataset(
+    return table(
         {
-            "strict_label": (dims, strict_label, {"long_name": "trace label at the strictest threshold"}),
-            "lenient_label": (
-                dims,
-                lenient_label,
-                {"long_name": "trace label at the most lenient threshold"},
-            ),
-            "break_at": (dims, at, {"long_name": "threshold at which the trace label changes"}),
-            "margin": (
-                dims,
-                margin,
-                {"long_name": "configured threshold beyond the break, to the lenient side"},
-            ),
-            "configured": ("threshold", configured, {"long_name": "configured threshold"}),
-            "trace_label": ("row", decide(evidence)["trace_label"].values, {"long_name": "trace label"}),
+            "strict_label": (dims, strict_label, "trace label at the strictest threshold"),
+            "lenient_label": (dims, lenient_label, "trace label at the most lenient threshold"),
+            "break_at": (dims, at, "threshold at which the trace label changes"),
+            "margin": (dims, margin, "configured threshold beyond the break, to the lenient side"),
+            "configured": ("threshold", configured, "configured threshold"),
+            "trace_label": ("row", decide(evidence)["trace_label"].values, "trace label"),
         },
-        coords={
-            "threshold": ("threshold", np.asarray([t.name for t in THRESHOLDS], dtype=object)),
-            **{name: data[name] for name in ("model", "suite", "task")},
-        },
-        attrs={"config": evidence.config.to_json()},
-    )
+        data,
+        threshold=[t.name for t in THRESHOLDS],
+    ).assign_attrs(config=evidence.config.to_json())
 
 
 def floor_statuses(
@@ -186,11 +166,8 @@ def floor_statuses(
         InvalidInputError: A floor is no rate, or the Dataset is not of the schema.
     """
     evidence = collect_evidence(data, config or GateConfig())
-    labels = [_labels(evidence, "min_clean_success_rate", floor) for floor in floors]
-    return xr.Dataset(
-        {"trace_label": (("row", "floor"), np.stack(labels, axis=1), {"long_name": "trace label"})},
-        coords={"floor": list(floors), **{name: data[name] for name in ("model", "suite", "task")}},
-    )
+    labels = np.stack([_labels(evidence, "min_clean_success_rate", floor) for floor in floors], axis=1)
+    return table({"trace_label": (("row", "floor"), labels, "trace label")}, data, floor=floors)
 
 
 def _labels(evidence: Evidence, name: str, value: float) -> Array:
@@ -233,45 +210,30 @@ def subsample_statuses(
         raise InvalidInputError(f"Expected sizes and subsets of at least 1, got {list(sizes)} and {subsets}.")
     config = config or GateConfig()
     whole = decide(collect_evidence(data, config))["trace_label"].values
-    gated = _gated_episodes(data)
+    gated = data.isel(episode=planned_in(data, *{name for pair in GATE_PAIRS for name in pair}))
     keys = _KeyTable.of(gated)
     count = np.zeros((data.sizes["row"], len(sizes), len(LABELS)), dtype=np.int64)
     for column, size in enumerate(sizes):
         rows = np.flatnonzero(keys.count > size)
-        for drawn in _batches(rows, subsets, keys, size, key, gated):
-            labels = decide(collect_evidence(drawn.data, config))["trace_label"].values
+        for batch in _batches(rows, subsets, keys, size, key, gated):
+            labels = decide(collect_evidence(batch, config))["trace_label"].values
             codes = np.array([LABELS.index(label) for label in labels])
-            np.add.at(count[:, column], (drawn.row, codes), 1)
+            np.add.at(count[:, column], (batch["origin"].values, codes), 1)
     total = count.sum(axis=-1)
-    own = np.take_along_axis(
-        count, np.array([LABELS.index(label) for label in whole])[:, None, None], axis=-1
-    )[..., 0]
-    share = np.divide(own, total, out=np.full(total.shape, np.nan), where=total > 0)
-    return xr.Dataset(
+    own = count[np.arange(len(whole)), :, [LABELS.index(label) for label in whole]]
+    dims = ("row", "size")
+    return table(
         {
-            "label_count": (("row", "size", "trace_label"), count, {"long_name": "subsets with the label"}),
-            "subsets": (("row", "size"), total, {"long_name": "subsets judged"}),
-            "same_share": (
-                ("row", "size"),
-                share,
-                {"long_name": "share of subsets with the label of the whole row"},
-            ),
-            "keys": ("row", keys.count, {"long_name": "pairing keys of the row"}),
-            "trace_label_of_all": ("row", whole, {"long_name": "trace label of the whole row"}),
+            "label_count": ((*dims, "trace_label"), count, "subsets with the label"),
+            "subsets": (dims, total, "subsets judged"),
+            "same_share": (dims, ratio(own, total), "share of subsets with the label of the whole row"),
+            "keys": ("row", keys.count, "pairing keys of the row"),
+            "trace_label_of_all": ("row", whole, "trace label of the whole row"),
         },
-        coords={
-            "size": list(sizes),
-            "trace_label": ("trace_label", np.asarray(LABELS, dtype=object)),
-            **{name: data[name] for name in ("model", "suite", "task")},
-        },
+        data,
+        size=sizes,
+        trace_label=LABELS,
     )
-
-
-def _gated_episodes(data: xr.Dataset) -> xr.Dataset:
-    """Return the episodes of the conditions that the gate looks at."""
-    wanted = {name for pair in GATE_PAIRS for name in pair}
-    at = np.isin(data["condition"].values[data["condition_index"].values], list(wanted))
-    return data.isel(episode=np.flatnonzero(at))
 
 
 @dataclass(frozen=True)
@@ -310,41 +272,26 @@ class _KeyTable:
         return self.order[self.offset[key][position] + within], position
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Subsets as rows of a Dataset of their own, and the row that each is a subset of."""
-
-    data: xr.Dataset
-    row: IntArray
-
-
 _BATCH_EPISODES = 400_000
 """Episodes of a batch, which bounds memory."""
 
 
 def _batches(
     rows: IntArray, subsets: int, keys: _KeyTable, size: int, key: str, data: xr.Dataset
-) -> Iterator[_Batch]:
-    """Draw the subsets of one size, all rows' in turn."""
-    names = [data[name].values for name in ("model", "suite", "task")]
-    chosen, origin = [], []
+) -> Iterator[xr.Dataset]:
+    """Draw the subsets of one size, all rows' in turn, and yield some as rows of a Dataset, with their `origin`."""
+    names = [data[name].values for name in ROW]
+    chosen = []
     for row in rows:
         rng = generator(key, *(str(name[row]) for name in names), size)
         order = rng.random((subsets, keys.count[row])).argpartition(size - 1, axis=1)[:, :size]
-        chosen.append(keys.start[row] + order)
-        origin.append(np.full(subsets, row))
-    if not chosen:
-        return
-    chosen_keys, of_row = np.concatenate(chosen), np.concatenate(origin)
+        chosen.extend(keys.start[row] + order)
+    origin = np.repeat(rows, subsets)
     per_batch = max(1, _BATCH_EPISODES // (size * data.sizes["condition"]))
-    for begin in range(0, of_row.size, per_batch):
+    for begin in range(0, origin.size, per_batch):
         part = slice(begin, begin + per_batch)
-        episodes, position = keys.episodes(chosen_keys[part].ravel())
-        drawn = data[list(EPISODE_VARIABLES)].isel(episode=episodes)
-        yield _Batch(_as_rows(data, drawn, of_row[part], position // size), of_row[part])
-
-
-def _as_rows(data: xr.Dataset, drawn: xr.Dataset, of_row: IntArray, subset: IntArray) -> xr.Dataset:
-    """Return the drawn episodes with every subset as a row that has the row variables of its origin."""
-    by_row = data.drop_dims("episode").isel(row=of_row)
-    return by_row.merge(drawn.reset_coords(drop=False).assign(row_index=("episode", subset.astype(np.int32))))
+        episodes, position = keys.episodes(np.concatenate(chosen[part]))
+        drawn = data[list(EPISODE_VARIABLES)].isel(episode=episodes).reset_coords(drop=False)
+        # Every subset has the row variables of its origin.
+        by_row = data.drop_dims("episode").isel(row=origin[part]).assign(origin=("row", origin[part]))
+        yield by_row.merge(drawn.assign(row_index=("episode", (position // size).astype(np.int32))))

@@ -11,6 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from roep_gym.evaluate.judging.gate import LABELS, Judgement
+from roep_gym.evaluate.judging.tables import table
 from roep_gym.typing import Array
 
 __all__ = ["harm_support", "model_suite_summary", "model_summary", "status_counts"]
@@ -57,40 +58,24 @@ def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
         "strong_clone_difference": floor["strong_difference"],
     }
     admitted = judgement.admission["admitted"].values
-    groups, code, first = _groups(judgement, by)
-    result = xr.Dataset(coords=groups)
-    result["tasks"] = ("group", np.bincount(code), {"long_name": "tasks"})
+    groups, code = _groups(judgement, by)
+    columns: dict[str, tuple[str, Array, str]] = {"tasks": ("group", np.bincount(code), "tasks")}
     for name, variable in values.items():
         applicable = variable.values if name == "clean_sr" else np.where(admitted, variable.values, np.nan)
         task_level = pd.Series(applicable).groupby(code)
-        result[name] = (
-            "group",
-            task_level.mean().to_numpy(),
-            {"long_name": f"mean {name} over tasks", "units": "1"},
-        )
-        result[f"{name}_n"] = (
-            "group",
-            task_level.count().to_numpy(),
-            {"long_name": "tasks where it is defined"},
-        )
-    above = np.bincount(code, admitted & (floor["above_floor"].values == 1), minlength=first.size)
-    result["rows_effect_above_floor"] = (
-        "group",
-        above.astype(np.int64),
-        {"long_name": "tasks with effect above floor"},
-    )
-    return result
+        columns[name] = ("group", task_level.mean().to_numpy(), f"mean {name} over tasks")
+        columns[f"{name}_n"] = ("group", task_level.count().to_numpy(), "tasks where it is defined")
+    above = pd.Series(admitted & (floor["above_floor"].values == 1)).groupby(code).sum().to_numpy()
+    columns["rows_effect_above_floor"] = ("group", above, "tasks with effect above floor")
+    return table(columns).assign_coords(groups)
 
 
 def status_counts(judgement: Judgement) -> xr.Dataset:
     """Return how many rows of each model and suite have each trace label, along (`group`, `trace_label`)."""
-    groups, code, first = _groups(judgement, ("model", "suite"))
-    labels = judgement.verdicts["trace_label"].values
-    counts = np.stack([np.bincount(code, labels == label, minlength=first.size) for label in LABELS], axis=1)
-    return xr.Dataset(
-        {"rows": (("group", "trace_label"), counts.astype(np.int64), {"long_name": "rows", "units": "1"})},
-        coords={**groups, "trace_label": ("trace_label", np.asarray(LABELS, dtype=object))},
-    )
+    groups, code = _groups(judgement, ("model", "suite"))
+    counts = pd.crosstab(code, judgement.verdicts["trace_label"].values).reindex(columns=LABELS, fill_value=0)
+    columns = {"rows": (("group", "trace_label"), counts.to_numpy(), "rows")}
+    return table(columns, trace_label=LABELS).assign_coords(groups)
 
 
 def harm_support(judgement: Judgement) -> xr.Dataset:
@@ -124,9 +109,9 @@ def harm_support(judgement: Judgement) -> xr.Dataset:
     )
 
 
-def _groups(judgement: Judgement, by: tuple[str, ...]) -> tuple[dict[str, tuple[str, Array]], Array, Array]:
-    """Return coordinates of the groups, the group of each row, and the first row of each group."""
-    columns = {name: judgement.verdicts[name].values for name in by}
-    code = pd.DataFrame(columns).groupby(list(by), sort=False).ngroup().to_numpy()
-    first = np.unique(code, return_index=True)[1]
-    return {name: ("group", values[first]) for name, values in columns.items()}, code, first
+def _groups(judgement: Judgement, by: tuple[str, ...]) -> tuple[dict[str, tuple[str, Array]], Array]:
+    """Return coordinates of the groups, and the group of each row."""
+    names = pd.DataFrame({name: judgement.verdicts[name].values for name in by})
+    code = names.groupby(list(by), sort=False).ngroup().to_numpy()
+    first = names.drop_duplicates()
+    return {name: ("group", first[name].to_numpy(object)) for name in by}, code
