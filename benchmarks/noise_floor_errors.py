@@ -11,7 +11,7 @@ import argparse
 import numpy as np
 
 from roep_gym.evaluate.judging.calibrated_effect import ERROR_RATE
-from roep_gym.evaluate.statistics.stratified import stratified_exact
+from roep_gym.evaluate.statistics.intervals import stratified_exact
 
 EPISODES = 50
 # Mean success rate of the rows, and how unlike their episodes are (Beta concentration).

@@ -15,8 +15,7 @@ from roep_gym.evaluate.judging.gate import judge
 from roep_gym.evaluate.judging.pairing import align
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
 from roep_gym.evaluate.schema import MAX_CLONES, clones_of
-from roep_gym.evaluate.statistics.intervals import mcnemar_exact
-from roep_gym.evaluate.statistics.stratified import stratified_exact
+from roep_gym.evaluate.statistics.intervals import mcnemar_exact, stratified_exact
 
 
 def test_one_execution_on_each_side_is_the_exact_mcnemar_test():

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from roep_gym.cli.main import dispatch, main
-from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
+from roep_gym.evaluate.statistics.intervals import paired_difference_interval
 
 REPLAY = Path(__file__).parent / "data" / "replay"
 

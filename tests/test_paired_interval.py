@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roep_gym.evaluate.statistics.intervals import wilson_interval
-from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
+from roep_gym.evaluate.statistics.intervals import paired_difference_interval, wilson_interval
 
 
 def test_published_example():

@@ -7,7 +7,7 @@ run under other conditions than it says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError, unknown_name
 from roep_gym.evaluate.comparison.premises import DIFFERS, Premise, pair_keys, planned_episodes, row_premises
+from roep_gym.evaluate.judging.metrics import ratio
 from roep_gym.evaluate.judging.paired_evidence import (
     IDENTICAL,
     PairedOutcomes,
@@ -87,15 +88,12 @@ def compare(
             f"Expected two runs or two models, got {model!r} of one run twice; name another model."
         )
     pairs = _joined(planned_episodes(first, model), planned_episodes(second, other))
-    premises = [
-        premise
-        for (suite, task), keys in pairs.groupby(list(_ROW), sort=False)
-        for premise in row_premises(str(suite), str(task), keys, first, second)
-    ]
+    premises: list[Premise] = []
     refusals: dict[tuple[str, str], str] = {}
-    for row in pairs[list(_ROW)].drop_duplicates().itertuples(index=False):
-        failed = [p.detail for p in premises if (p.suite, p.task) == tuple(row) and p.verdict == DIFFERS]
-        refusals[tuple(row)] = "; ".join(failed)
+    for (suite, task), keys in pairs.groupby(list(_ROW), sort=False):
+        found = list(row_premises(suite, task, keys, first, second))
+        premises += found
+        refusals[suite, task] = "; ".join(p.detail for p in found if p.verdict == DIFFERS)
     if all(refusals.values()):
         (suite, task), why = next(iter(refusals.items()))
         raise InvalidInputError(
@@ -140,16 +138,14 @@ def _compared(
     pairs: pd.DataFrame, refusals: Mapping[tuple[str, str], str], key: str, config: StatisticsConfig
 ) -> tuple[xr.Dataset, dict[str, BootstrapInterval]]:
     """Return the statistics and the means over tasks, of the rows that are not refused."""
-    rows = list(refusals)
-    conditions = list(dict.fromkeys(pairs["condition"]))
-    number = pd.Series(range(len(rows)), index=pd.MultiIndex.from_tuples(rows))
-    pairs = pairs.assign(row=number.loc[list(zip(pairs["suite"], pairs["task"], strict=True))].to_numpy())
-    ran = (pairs["success_first"] >= 0) & (pairs["success_second"] >= 0)
-    open_row = np.array([not why for why in refusals.values()])[pairs["row"]]
+    names = ["/".join(row) for row in refusals]
+    pairs = pairs.assign(row=pairs.groupby(list(_ROW), sort=False).ngroup())
+    compared = pairs[np.array([not why for why in refusals.values()])[pairs["row"]]]
     parts, means = [], {}
-    for condition in conditions:
-        here = pairs[(pairs["condition"] == condition) & open_row]
-        both = here[ran[here.index]]
+    for condition in pairs["condition"].unique():
+        here = compared[compared["condition"] == condition]
+        ran = (here["success_first"] >= 0) & (here["success_second"] >= 0)
+        both = here[ran]
         outcomes = PairedOutcomes(
             base=both["success_first"].to_numpy() == 1,
             comparison=both["success_second"].to_numpy() == 1,
@@ -157,16 +153,13 @@ def _compared(
             init_state=both["init_state"].to_numpy(),
         )
         reasons = [why or _identical(both[both["row"] == row]) for row, why in enumerate(refusals.values())]
-        names = ["/".join(row) for row in rows]
         part = paired_statistics(
             outcomes, names=names, key=f"{key}: {condition}", no_evidence=reasons, config=config
         )
-        support = part["support"].values
         for side, won in (("first", outcomes.base), ("second", outcomes.comparison)):
-            wins = np.bincount(outcomes.row[won], minlength=len(rows))
-            part[f"{side}_rate"] = ("row", np.where(support > 0, wins / np.maximum(support, 1), np.nan))
-        absent = here["row"].to_numpy()[~ran[here.index].to_numpy()]
-        part["unpaired"] = ("row", np.bincount(absent, minlength=len(rows)))
+            wins = np.bincount(outcomes.row[won], minlength=len(names))
+            part[f"{side}_rate"] = ("row", ratio(wins, part["support"].values))
+        part["unpaired"] = ("row", np.bincount(here["row"][~ran], minlength=len(names)))
         parts.append(part)
         evidence = outcomes.where(np.array([not why for why in reasons])[outcomes.row])
         means[condition] = cluster_bootstrap(
@@ -179,18 +172,15 @@ def _compared(
         )
     statistics = xr.concat(parts, dim="condition", combine_attrs="override").transpose("row", "condition")
     statistics["refusal"] = ("row", np.array(list(refusals.values()), dtype=object))
-    labels = {name: ("row", np.array([row[i] for row in rows], dtype=object)) for i, name in enumerate(_ROW)}
-    return statistics.assign_coords(
-        {"condition": ("condition", np.asarray(conditions, dtype=object)), **labels}
-    ), means
+    suites, tasks = (np.array(labels, dtype=object) for labels in zip(*refusals, strict=True))
+    conditions = np.array(list(means), dtype=object)
+    return statistics.assign_coords(suite=("row", suites), task=("row", tasks), condition=conditions), means
 
 
 def _identical(both: pd.DataFrame) -> str:
     """Return why pairs that repeat every record are no evidence; empty where some record differs."""
-    if both.empty:
-        return ""
-    sides: Sequence[pd.DataFrame] = [
+    first, second = (
         both[[f"{name}_{side}" for name in COMPARED]].set_axis(list(COMPARED), axis=1)
         for side in ("first", "second")
-    ]
-    return IDENTICAL if sides[0].equals(sides[1]) else ""
+    )
+    return IDENTICAL if len(both) and first.equals(second) else ""

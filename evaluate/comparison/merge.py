@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from roep_gym.evaluate.comparison.premises import (
     Premise,
     pair_keys,
     planned_episodes,
+    provenance_of,
     row_premises,
     setting_premises,
 )
@@ -61,8 +62,7 @@ class _Source(NamedTuple):
 
     @property
     def provenance(self) -> Mapping[str, JSON]:
-        provenance: Mapping[str, JSON] = json.loads(self.data.attrs.get("provenance", "{}"))
-        return provenance
+        return provenance_of(self.data)
 
     @property
     def labels(self) -> list[tuple[str, ...]]:
@@ -99,8 +99,7 @@ def merge_runs(runs: Sequence[Path | str], out: Path | str) -> Path:
         write_records(data, temporary)
         if data.attrs["records"] == "flat":
             _check_tables(temporary)
-        for label, shares in _by_row(sources).items():
-            row = [*_Source(temporary, data).labels].index(label)
+        for row, shares in enumerate(_by_row(sources).values()):
             for share in shares:
                 _take_steps_and_frames(share, RunDirectory(temporary), row)
             _take_shield(shield_share(shares), RunDirectory(temporary), row)
@@ -244,10 +243,9 @@ def _row_premises(label: tuple[str, ...], first: Share, second: Share) -> Iterat
 
 def _model_entries(share: Share, model: str) -> list[str]:
     """Return the plan's entries of a model, without what does not decide its episodes."""
-    plan = json.loads(share.data.attrs.get("provenance", "{}")).get("plan", {})
     return [
         json.dumps({name: value for name, value in entry.items() if name not in ("accept", "tasks")})
-        for entry in plan.get("models", ())
+        for entry in provenance_of(share.data).get("plan", {}).get("models", ())
         if entry["name"] == model
     ]
 
@@ -281,25 +279,21 @@ def _add_extras(
     order: Array,
 ) -> None:
     """Add the columns that flat tables have beyond the schema; a run without one has empty text there."""
-    everything = [share for shares in rows.values() for share in shares]
-    columns = dict.fromkeys(name for share in everything for name in extra_variables(share, "episode"))
-    for number, column in enumerate(columns):
-        parts = []
-        for source in sources:
-            held = extra_variables(Share(source.folder, source.data, 0, ()), "episode")
-            empty = np.full(source.data.sizes["episode"], "", dtype=object)
-            parts.append(source.data[held[column]].values if column in held else empty)
-        data[f"episode_extra_{number}"] = ("episode", np.concatenate(parts)[order], {"column": column})
-    columns = dict.fromkeys(name for share in everything for name in extra_variables(share, "row"))
-    for number, column in enumerate(columns):
+    held = [extra_variables(source.data, "episode") for source in sources]
+    for number, column in enumerate(dict.fromkeys(chain.from_iterable(held))):
+        parts = [
+            source.data[names[column]].values if column in names else [""] * source.data.sizes["episode"]
+            for source, names in zip(sources, held, strict=True)
+        ]
+        values = np.concatenate([np.asarray(part, dtype=object) for part in parts])
+        data[f"episode_extra_{number}"] = ("episode", values[order], {"column": column})
+    held = [extra_variables(source.data, "row") for source in sources]
+    for number, column in enumerate(dict.fromkeys(chain.from_iterable(held))):
         texts = []
         for shares in rows.values():
-            held_texts = [
-                str(share.data[extra_variables(share, "row")[column]].values[share.row])
-                for share in shares
-                if column in extra_variables(share, "row")
-            ]
-            texts.append("; ".join(dict.fromkeys(filter(None, held_texts))))
+            names = (extra_variables(share.data, "row").get(column) for share in shares)
+            said = [str(share.value(name)) for share, name in zip(shares, names, strict=True) if name]
+            texts.append("; ".join(dict.fromkeys(filter(None, said))))
         data[f"row_extra_{number}"] = ("row", np.array(texts, dtype=object), {"column": column})
 
 

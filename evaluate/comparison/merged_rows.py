@@ -42,11 +42,15 @@ class Share:
     @property
     def label(self) -> str:
         """Model, suite and task in one string."""
-        return "/".join(str(self.data[name].values[self.row]) for name in ("model", "suite", "task"))
+        return "/".join(str(self.value(name)) for name in ("model", "suite", "task"))
+
+    def value(self, name: str) -> Any:
+        """Return a variable of the row."""
+        return self.data[name].values[self.row]
 
     def values(self, names: Sequence[str]) -> dict[str, Any]:
         """Return variables of the row."""
-        return {name: self.data[name].values[self.row] for name in names}
+        return {name: self.value(name) for name in names}
 
 
 def merged_row(shares: Sequence[Share]) -> dict[str, Any]:
@@ -69,18 +73,18 @@ def shield_share(shares: Sequence[Share]) -> Share:
     Raises:
         InvalidInputError: Two runs trained different shields.
     """
-    tried = [share for share in shares if share.values(["shield_status"])["shield_status"] != "none"]
+    tried = [share for share in shares if share.value("shield_status") != "none"]
     for other in tried[1:]:
         _refuse_unequal(tried[0], other, ["shield_status", "shield_digest", "shield_reason"])
     planned = [share for share in shares if any(CONDITIONS[name].shielded for name in share.conditions)]
     return (tried or planned or list(shares))[0]
 
 
-def extra_variables(share: Share, dimension: str) -> dict[str, str]:
+def extra_variables(data: xr.Dataset, dimension: str) -> dict[str, str]:
     """Return the variables along a dimension that the schema does not name: their names by their column."""
     return {
         str(variable.attrs.get("column", name)): str(name)
-        for name, variable in share.data.variables.items()
+        for name, variable in data.variables.items()
         if str(name).startswith(f"{dimension}_extra_")
     }
 
@@ -88,15 +92,15 @@ def extra_variables(share: Share, dimension: str) -> dict[str, str]:
 def _agreed(name: str, shares: Sequence[Share]) -> Any:
     """Return the one value that is recorded of a variable."""
     fill = ROW_VARIABLES[name].fill
-    known = [share for share in shares if share.values([name])[name] != fill]
+    known = [share for share in shares if share.value(name) != fill]
     for other in known[1:]:
         _refuse_unequal(known[0], other, [name])
-    return known[0].values([name])[name] if known else fill
+    return known[0].value(name) if known else fill
 
 
 def _refuse_unequal(first: Share, second: Share, names: Sequence[str]) -> None:
     for name in names:
-        values = [share.values([name])[name] for share in (first, second)]
+        values = [share.value(name) for share in (first, second)]
         if values[0] != values[1]:
             raise InvalidInputError(
                 f"Expected one {name} of the row {first.label}, got {values[0]!r} in {first.folder} and {values[1]!r} "
@@ -142,4 +146,4 @@ def _says_something(share: Share) -> bool:
 
 
 def _lines(share: Share) -> dict[str, dict[str, Any]]:
-    return {line["name"]: line for line in json.loads(str(share.data["contract"].values[share.row]))}
+    return {line["name"]: line for line in json.loads(str(share.value("contract")))}

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -27,6 +27,7 @@ __all__ = [
     "Premise",
     "pair_keys",
     "planned_episodes",
+    "provenance_of",
     "row_premises",
     "setting_premises",
 ]
@@ -55,6 +56,12 @@ class Premise:
     name: str
     verdict: str
     detail: str = ""
+
+
+def provenance_of(data: xr.Dataset) -> Mapping[str, JSON]:
+    """Return the provenance of a run; empty where it has none."""
+    provenance: Mapping[str, JSON] = json.loads(data.attrs.get("provenance", "{}"))
+    return provenance
 
 
 def planned_episodes(data: xr.Dataset, model: str) -> pd.DataFrame:
@@ -134,8 +141,7 @@ def _premise(suite: str, task: str, name: str, equal: bool | None, detail: str) 
 
 def _settings(data: xr.Dataset, suite: str, conditions: Sequence[str]) -> dict[str, JSON]:
     """Return what the provenance says about how a suite and some conditions were run; None: it does not say it."""
-    provenance = json.loads(data.attrs.get("provenance", "{}"))
-    plan, profiles = (provenance.get(name) or {} for name in ("plan", "profiles"))
+    plan, profiles = (provenance_of(data).get(name) or {} for name in ("plan", "profiles"))
     acting = {CONDITIONS[name].profile for name in conditions}
     return {
         STEP_BUDGETS: plan.get("suite_step_budgets", {}).get(suite, plan.get("step_budget")),

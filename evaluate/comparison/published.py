@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-import numpy as np
 import pandas as pd
 
 from roep_gym.error import unknown_name
@@ -56,46 +55,25 @@ def beside_published(judgement: Judgement) -> pd.DataFrame:
         the paper does not have.
     """
     table = _run_table(judgement)
-    published = published_table("table3_outcomes").rename(columns=_PUBLISHED).drop(columns=["suite"])
+    published = published_table("table3_outcomes").add_prefix("published_").rename(columns=_SHARED)
     known = {_plain(name): name for name in published["published_model"].unique()}
     table["published_model"] = [known.get(_plain(name)) for name in table["model"]]
-    same = table[table["published_model"].notna()].merge(
-        published, on=["task", "published_model"], how="left"
-    )
-    other = (
-        table[table["published_model"].isna()]
-        .drop(columns="published_model")
-        .merge(published, on="task", how="left")
-    )
+    is_known = table["published_model"].notna()
+    same = table[is_known].merge(published, on=["task", "published_model"], how="left")
+    other = table[~is_known].drop(columns="published_model").merge(published, on="task", how="left")
     beside = pd.concat([same, other], ignore_index=True).sort_values("row", kind="stable", ignore_index=True)
-    absent = beside["published_successes"].isna()
+    absent = beside["published_episodes"].isna()
     texts = ["published_model", "published_claim_status", "published_limiting_factor"]
     beside.loc[absent, texts] = ""
-    for name, count in {"clean": "published_successes", "perturb": "published_perturb_successes"}.items():
-        n, k = (beside[f"{name}_{part}"].to_numpy(dtype=float) for part in ("n", "successes"))
-        low, high = newcombe_interval(
-            k,
-            n,
-            np.nan_to_num(beside[count].to_numpy(dtype=float)),
-            np.nan_to_num(beside["episodes"].to_numpy(dtype=float)),
-        )
+    for name in ("clean", "perturb"):
+        counts = (f"{name}_successes", f"{name}_n", f"published_{name}_successes", "published_episodes")
+        low, high = newcombe_interval(*(beside[count].fillna(0).to_numpy(dtype=float) for count in counts))
         beside[f"{name}_difference"] = beside[f"{name}_sr"] - beside[f"published_{name}_sr"]
         beside[f"{name}_difference_low"], beside[f"{name}_difference_high"] = low, high
     return beside[list(_COLUMNS)]
 
 
-_PUBLISHED = {
-    "model": "published_model",
-    "clean_successes": "published_successes",
-    "perturb_successes": "published_perturb_successes",
-    "clean_sr": "published_clean_sr",
-    "perturb_sr": "published_perturb_sr",
-    "delta_sr": "published_delta_sr",
-    "perturb_timeout_rate": "published_timeout_rate",
-    "claim_status": "published_claim_status",
-    "trace_label": "published_trace_label",
-    "limiting_factor": "published_limiting_factor",
-}
+_SHARED = {"published_task": "task", "published_perturb_timeout_rate": "published_timeout_rate"}
 _COLUMNS = (
     "model", "published_model", "suite", "task",
     "clean_sr", "published_clean_sr", "clean_difference", "clean_difference_low", "clean_difference_high",

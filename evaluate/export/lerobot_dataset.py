@@ -1,6 +1,6 @@
 """A run as a dataset in LeRobot's format v3: `write_lerobot`.
 
-The format (`codebase_version` v3.0; held against lerobot 0.4.4): parquet files in `data/` with one line per row, in
+The format (`codebase_version` v3.0; checked against lerobot 0.4.4): parquet files in `data/` with one line per row, in
 `meta/` the description `info.json`, statistics `stats.json`, tasks `tasks.parquet` and, in `meta/episodes/`, one line
 per episode with where its rows lie. Images are PNG inside the data files, so that they keep every pixel.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 from roep_gym.atomic_file import new_folder
 from roep_gym.error import DependencyNotInstalledError, InvalidInputError
 from roep_gym.evaluate.export.run_export import CONTROL_RATE, ExportEpisode, ExportLayout, RunExport
-from roep_gym.typing import JSON, Array, FloatArray, IntArray
+from roep_gym.typing import JSON, Array, IntArray
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,7 +31,6 @@ __all__ = ["LeRobotExport", "image_counts", "image_statistics", "vector_statisti
 _FORMAT = "v3.0"
 _FILES_PER_CHUNK, _FILE_MEGABYTES, _VIDEO_MEGABYTES = 1000, 100, 200
 _PLACE = "chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-_IMAGES = "observation.images."
 
 Statistics = Mapping[str, Array]
 
@@ -115,7 +114,7 @@ class _Writer:
             "index": np.arange(self.rows, self.rows + rows),
             "task_index": np.full(rows, task),
         }
-        images = {_IMAGES + key.removesuffix("_image"): frames for key, frames in episode.frames.items()}
+        images = {_image_column(key): frames for key, frames in episode.frames.items()}
         statistics: dict[str, Statistics] = {}
         for name, values in numbers.items():
             vector = values.reshape(rows, -1)
@@ -217,30 +216,30 @@ def _features(layout: ExportLayout) -> dict[str, dict[str, JSON]]:
     action = (
         list(layout.action) if chunk is None else [f"{n}_{i}" for i in range(chunk) for n in layout.action]
     )
-    images = {
-        _IMAGES + key.removesuffix("_image"): {
-            "dtype": "image",
-            "shape": list(shape),
-            "names": ["height", "width", "channels"],
-        }
-        for key, (shape, _) in layout.frames.items()
-    }
+    axes = ["height", "width", "channels"]
     return {
-        "observation.state": {
-            "dtype": "float32",
-            "shape": [len(layout.proprio)],
-            "names": list(layout.proprio),
+        "observation.state": _feature("float32", [len(layout.proprio)], list(layout.proprio)),
+        **{
+            _image_column(key): _feature("image", list(shape), axes)
+            for key, (shape, _) in layout.frames.items()
         },
-        **images,
-        "action": {"dtype": "float32", "shape": [len(action)], "names": action},
-        "next.reward": _scalar("float32"),
-        "next.done": _scalar("bool"),
-        "next.success": _scalar("bool"),
-        "step": _scalar("int64"),
-        "step_count": _scalar("int64"),
-        "timestamp": _scalar("float32"),
-        **{name: _scalar("int64") for name in ("frame_index", "episode_index", "index", "task_index")},
+        "action": _feature("float32", [len(action)], action),
+        "next.reward": _feature("float32"),
+        "next.done": _feature("bool"),
+        "next.success": _feature("bool"),
+        "step": _feature("int64"),
+        "step_count": _feature("int64"),
+        "timestamp": _feature("float32"),
+        **{name: _feature("int64") for name in ("frame_index", "episode_index", "index", "task_index")},
     }
+
+
+def _feature(dtype: str, shape: Sequence[int] = (1,), names: Sequence[str] | None = None) -> dict[str, JSON]:
+    return {"dtype": dtype, "shape": list(shape), "names": names}
+
+
+def _image_column(key: str) -> str:
+    return f"observation.images.{key.removesuffix('_image')}"
 
 
 def _columns(episode: ExportEpisode, layout: ExportLayout) -> dict[str, Array]:
@@ -262,10 +261,6 @@ def _columns(episode: ExportEpisode, layout: ExportLayout) -> dict[str, Array]:
 def _frames_per_second(layout: ExportLayout) -> float:
     """Return the rate of the rows in Hz; at the decision rate that of the longest chunk."""
     return CONTROL_RATE / (layout.chunk or 1)
-
-
-def _scalar(dtype: str) -> dict[str, JSON]:
-    return {"dtype": dtype, "shape": [1], "names": None}
 
 
 def _schema(features: Mapping[str, Mapping[str, JSON]]) -> pa.Schema:
@@ -352,20 +347,13 @@ def image_statistics(counts: IntArray, rows: int) -> Statistics:
     mean = counts @ _LEVELS / total
     std = np.sqrt(counts @ _LEVELS**2 / total - mean**2)
     cumulated = np.cumsum(counts, axis=1)
-
-    def level(quantile: float) -> FloatArray:
-        """Return the lowest level that at least this share of the pixels does not exceed."""
-        reached: FloatArray = np.argmax(cumulated >= quantile * total[:, np.newaxis], axis=1).astype(
-            np.float64
-        )
-        return reached
-
     values = {
         "min": np.argmax(counts > 0, axis=1),
         "max": 255 - np.argmax(counts[:, ::-1] > 0, axis=1),
         "mean": mean,
         "std": std,
-        **{name: level(quantile) for name, quantile in _QUANTILES.items()},
+        # The lowest level that at least this share of the pixels does not exceed.
+        **{n: np.argmax(cumulated >= q * total[:, np.newaxis], axis=1) for n, q in _QUANTILES.items()},
     }
     return {
         **{name: (value / 255.0).reshape(-1, 1, 1) for name, value in values.items()},

@@ -1,6 +1,6 @@
 """The records of a run as episodes to train on.
 
-`RunExport` selects episodes, holds the run against what is asked of it, and yields one `ExportEpisode` after another;
+`RunExport` selects episodes, checks that the run has what is asked of it, and yields one `ExportEpisode` after another;
 `ExportLayout` says what their arrays hold. Nothing is filled in: what the records lack is refused with its remedy.
 """
 
@@ -10,6 +10,7 @@ import json
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +25,7 @@ from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path
 from roep_gym.evaluate.store.storage import load_dataset, read_run
 from roep_gym.suites.registry import find_suite
-from roep_gym.typing import JSON, Array, FloatArray, IntArray
+from roep_gym.typing import JSON, Array, BoolArray, FloatArray, IntArray
 
 __all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]
 
@@ -46,7 +47,7 @@ class ExportLayout:
         action: Names of the entries of an action.
         action_mode: "relative" or "absolute".
         frames: Shape and dtype of each kind of frame, by observation key.
-        chunk: Most actions of a row; None where a row is a control step.
+        chunk: Largest number of actions of a row; None where a row is a control step.
     """
 
     proprio: tuple[str, ...]
@@ -152,10 +153,9 @@ class RunExport:
 
     def episodes(self) -> Iterator[ExportEpisode]:
         """Yield the selected episodes in the order of the records; those without a row are left out."""
-        for position, steps in self._steps():
-            episode = self._read(position, steps)
-            if len(episode):
-                yield episode
+        for position, planned, steps in self._steps():
+            if self._rows(steps).size:
+                yield self._read(position, planned, steps)
 
     def _select(self) -> list[int]:
         """Return the positions of the selected episodes in the episode Dataset."""
@@ -163,22 +163,14 @@ class RunExport:
         models, suites, tasks, instructions = (
             [str(v) for v in data[name].values] for name in ("model", "suite", "task", "instruction")
         )
-        named = [
-            {t, f"{s}/{t}", i} for s, t, i in zip(suites, tasks, instructions, strict=True)
-        ]  # every name of a row's task
-        known_tasks = {f"{s}/{t}" for s, t in zip(suites, tasks, strict=True)}
-        _check_names("model", settings.models, set(models), set(models))
-        _check_names("task", settings.tasks, set().union(*named), known_tasks)
-        _check_names("condition", settings.conditions, set(self._conditions), set(self._conditions))
-        rows = [
-            (not settings.models or models[r] in settings.models)
-            and (not settings.tasks or bool(named[r] & set(settings.tasks)))
-            for r in range(len(models))
-        ]
-        conditions = [not settings.conditions or name in settings.conditions for name in self._conditions]
-        wanted = (
-            np.array(rows)[data["row_index"].values] & np.array(conditions)[data["condition_index"].values]
+        full_names = [f"{s}/{t}" for s, t in zip(suites, tasks, strict=True)]
+        in_model = _chosen("model", settings.models, [{name} for name in models], models)
+        names = list(map(set, zip(full_names, tasks, instructions, strict=True)))
+        in_task = _chosen("task", settings.tasks, names, full_names)
+        in_condition = _chosen(
+            "condition", settings.conditions, [{name} for name in self._conditions], self._conditions
         )
+        wanted = (in_model & in_task)[data["row_index"].values] & in_condition[data["condition_index"].values]
         success = data["success"].values
         recorded = wanted & (success != NOT_RUN)
         chosen = recorded & (success == 1) if settings.success_only else recorded
@@ -188,7 +180,7 @@ class RunExport:
                 "Expected at least one episode to export, but the selection holds "
                 f"{found if recorded.any() else 'no recorded episode'}; select more."
             )
-        return [int(position) for position in np.flatnonzero(chosen)]
+        return list(map(int, np.flatnonzero(chosen)))
 
     def _planned(self, position: int) -> PlannedEpisode:
         row, condition, group, episode = (
@@ -201,48 +193,45 @@ class RunExport:
         """Return a variable of the episode Dataset at an episode."""
         return int(self._data[name].values[position])
 
-    def _steps(self) -> Iterator[tuple[int, xr.Dataset]]:
-        """Yield the position and the steps of each selected episode, each file read once."""
-        opened: tuple[int, str] | None = None
-        stored, place = xr.Dataset(), dict[tuple[int, int], slice]()
-        for position in self._positions:
-            planned = self._planned(position)
-            if opened != (planned.row, planned.condition):
-                path = self._run.steps / f"{planned.row:04d}-{planned.condition}.nc"
-                stored, opened = load_dataset(path), (planned.row, planned.condition)
-                place = _places(stored)
-            key = (planned.seed_group, planned.episode)
-            if key not in place:
-                raise InvalidInputError(
-                    f"Expected the steps of {_label(planned)} in {self._run.steps}, but they are missing; start the "
-                    "run's command again, which writes them from the journal."
-                )
-            yield position, stored.isel(step=place[key])
+    def _steps(self) -> Iterator[tuple[int, PlannedEpisode, xr.Dataset]]:
+        """Yield position, place in the plan and steps of each selected episode, each file read once."""
+        episodes = ((position, self._planned(position)) for position in self._positions)
+        for (row, condition), of_file in groupby(episodes, lambda episode: episode[1][:2]):
+            stored = load_dataset(self._run.steps / f"{row:04d}-{condition}.nc")
+            place = _places(stored)
+            for position, planned in of_file:
+                key = (planned.seed_group, planned.episode)
+                if key not in place:
+                    raise InvalidInputError(
+                        f"Expected the steps of {_label(planned)} in {self._run.steps}, but they are missing; start "
+                        "the run's command again, which writes them from the journal."
+                    )
+                yield position, planned, stored.isel(step=place[key])
 
     def _check_records(self) -> ExportLayout:
-        """Hold the records of every selected episode against the settings, and return what they share.
+        """Check that every selected episode has what the settings ask for, and return what they share.
 
         Only names and sizes are read of the frames, so that a refusal comes before anything is written.
         """
-        layouts: dict[tuple[object, ...], ExportLayout] = {}
+        layouts: list[ExportLayout] = []
         longest = 1
-        for position, steps in self._steps():
-            planned = self._planned(position)
+        for _, planned, steps in self._steps():
             rows = self._rows(steps)
             longest = max(longest, *np.diff([*rows, _executable(steps)])) if rows.size else longest
-            frames = self._frame_kinds(planned, steps, rows)
-            proprio = tuple(str(name) for name in steps["proprio_entry"].values)
-            action = _action_names(steps.sizes["action_entry"])
-            mode = str(self._data["action_mode"].values[planned.row])
-            layout = ExportLayout(proprio, action, mode, frames, None)
-            layouts.setdefault((proprio, action, mode, tuple(frames.items())), layout)
-            if len(layouts) > 1:
+            layout = ExportLayout(
+                proprio=tuple(map(str, steps["proprio_entry"].values)),
+                action=_action_names(steps.sizes["action_entry"]),
+                action_mode=str(self._data["action_mode"].values[planned.row]),
+                frames=self._frame_kinds(planned, steps, rows),
+                chunk=None,
+            )
+            layouts.append(layout)
+            if layout != layouts[0]:
                 raise InvalidInputError(
                     "Expected episodes with equal observations and actions, but those of "
                     f"{_label(planned)} differ from those before; select one model or suite, or no frames."
                 )
-        (shared,) = layouts.values()
-        return replace(shared, chunk=int(longest)) if self.settings.rate == "decisions" else shared
+        return replace(layouts[0], chunk=int(longest) if self.settings.rate == "decisions" else None)
 
     def _rows(self, steps: xr.Dataset) -> IntArray:
         """Return the control steps that become rows."""
@@ -297,62 +286,60 @@ class RunExport:
             )
         return images + depths
 
-    def _read(self, position: int, steps: xr.Dataset) -> ExportEpisode:
-        planned, rows = self._planned(position), self._rows(steps)
-        end = _executable(steps)
-        action = steps[f"{self.settings.action}_action"].values
-        reward = steps["reward"].values[:end]
-        if self.layout.chunk is not None:
+    def _read(self, position: int, planned: PlannedEpisode, steps: xr.Dataset) -> ExportEpisode:
+        """Return an episode that has a row."""
+        rows, end = self._rows(steps), _executable(steps)
+        action, reward = steps[f"{self.settings.action}_action"].values, steps["reward"].values[:end]
+        if self.layout.chunk is None:
+            action = action[rows]
+        else:
             within = np.arange(self.layout.chunk)
             last = np.append(rows[1:], end) - 1
             action = action[np.minimum(rows[:, np.newaxis] + within, last[:, np.newaxis])]
-            reward = np.add.reduceat(reward, rows) if rows.size else reward[:0]
-        else:
-            action = action[rows]
+            reward = np.add.reduceat(reward, rows)
         frames: dict[str, Array] = {}
         if self.layout.frames:
             with np.load(frames_path(self._run, planned)) as stored:
                 at = np.searchsorted(stored["step"], rows)
                 frames = {key: stored[f"{self.settings.frames}_{key}"][at] for key in self.layout.frames}
-        metadata, identity = self._describe(position, planned)
+        metadata = self._describe(position, planned)
+        init_state = metadata["init_state"]
         return ExportEpisode(
-            metadata,
-            identity,
-            np.append(rows, end),
-            steps["proprio"].values[rows],
-            frames,
-            action,
-            reward,
-            metadata["reason"] in _TERMINAL,
+            metadata=metadata,
+            identity=EpisodeIdentity(
+                run_id=metadata["run_id"],
+                seed_group=planned.seed_group,
+                episode=planned.episode,
+                init_state=SAMPLED if init_state == NOT_RUN else init_state,
+                scene_seed=metadata["env_seed"],
+                profile=metadata["profile"],
+            ),
+            step=np.append(rows, end),
+            proprio=steps["proprio"].values[rows],
+            frames=frames,
+            action=action,
+            reward=reward,
+            terminal=metadata["reason"] in _TERMINAL,
         )
 
-    def _describe(self, position: int, planned: PlannedEpisode) -> tuple[dict[str, JSON], EpisodeIdentity]:
-        """Return what is known of an episode, and its identity."""
+    def _describe(self, position: int, planned: PlannedEpisode) -> dict[str, JSON]:
+        """Return what is known of an episode."""
         condition = CONDITIONS[planned.condition]
-        init_state = self._integer("init_state", position)
-        identity = EpisodeIdentity(
-            run_id=str(self._data["run_id"].values[planned.row, self._conditions.index(planned.condition)]),
-            seed_group=planned.seed_group,
-            episode=planned.episode,
-            init_state=SAMPLED if init_state == NOT_RUN else init_state,
-            scene_seed=self._integer("env_seed", position),
-            profile=condition.profile,
-        )
-        metadata: dict[str, JSON] = {
+        run_ids = self._data["run_id"].values[planned.row]
+        return {
             **{name: str(self._data[name].values[planned.row]) for name in _TEXTS},
             "condition": planned.condition,
             "profile": condition.profile,
             "shielded": condition.shielded,
-            "run_id": identity.run_id,
+            "run_id": str(run_ids[self._conditions.index(planned.condition)]),
             "seed_group": planned.seed_group,
             "episode": planned.episode,
-            "init_state": init_state,
-            "env_seed": identity.scene_seed,
+            "init_state": self._integer("init_state", position),
+            "env_seed": self._integer("env_seed", position),
             "success": self._integer("success", position) == 1,
             "reason": REASONS[self._integer("reason", position)],
             **{name: self._integer(name, position) for name in _INTEGERS},
         }
-        return metadata, identity
 
 
 def _executable(steps: xr.Dataset) -> int:
@@ -387,7 +374,9 @@ def _label(planned: PlannedEpisode) -> str:
     )
 
 
-def _check_names(kind: str, given: Sequence[str], known: set[str], shown: set[str]) -> None:
+def _chosen(kind: str, given: Sequence[str], names: Sequence[set[str]], shown: Sequence[str]) -> BoolArray:
+    """Return which parts have one of the given names, all where none is given; an unknown name is refused."""
     for name in given:
-        if name not in known:
-            raise unknown_name(f"{kind} of the run", name, shown)
+        if not any(name in of_part for of_part in names):
+            raise unknown_name(f"{kind} of the run", name, set(shown))
+    return np.array([not given or not of_part.isdisjoint(given) for of_part in names], dtype=bool)

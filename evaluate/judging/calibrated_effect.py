@@ -15,7 +15,7 @@ from roep_gym.evaluate.judging.pairing import Pair, paired
 from roep_gym.evaluate.judging.replicates import identical_replicates
 from roep_gym.evaluate.judging.tables import table
 from roep_gym.evaluate.schema import clones_of
-from roep_gym.evaluate.statistics.stratified import stratified_exact
+from roep_gym.evaluate.statistics.intervals import stratified_exact
 from roep_gym.typing import IntArray
 
 __all__ = ["ERROR_RATE", "REPLICATED", "calibrated_effects", "clean_replicated"]

@@ -19,8 +19,7 @@ from roep_gym.evaluate.judging.pairing import GATE_PAIRS, Pair, paired
 from roep_gym.evaluate.judging.replicates import identical_replicates
 from roep_gym.evaluate.judging.tables import ROW, table
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
-from roep_gym.evaluate.statistics.intervals import holm_adjust, mcnemar_exact
-from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
+from roep_gym.evaluate.statistics.intervals import holm_adjust, mcnemar_exact, paired_difference_interval
 from roep_gym.evaluate.statistics.power import minimum_detectable_drop
 from roep_gym.seeding import generator
 from roep_gym.typing import BoolArray, IntArray

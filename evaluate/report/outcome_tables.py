@@ -28,7 +28,7 @@ from roep_gym.evaluate.report.claim_tables import ALL_SUITES
 from roep_gym.evaluate.report.records import Run
 from roep_gym.evaluate.report.table import Cell, Column, Field, Table, count, missing, number, text
 from roep_gym.evaluate.schema import REASONS
-from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
+from roep_gym.evaluate.statistics.intervals import paired_difference_interval
 from roep_gym.typing import Array
 
 __all__ = ["aggregates", "effects", "failures", "harm", "outcomes", "success"]

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
         holm_adjust,
         mcnemar_exact,
         newcombe_interval,
+        paired_difference_interval,
         wilson_interval,
     )
-    from roep_gym.evaluate.statistics.paired_interval import paired_difference_interval
     from roep_gym.evaluate.statistics.power import (
         mcnemar_power,
         minimum_detectable_drop,
