@@ -11,11 +11,10 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import xarray as xr
 
@@ -61,7 +60,6 @@ class ConditionLog:
     log: EpisodeLog
 
     def __post_init__(self) -> None:
-        """Check the condition."""
         if self.condition not in CONDITIONS:
             raise unknown_name("condition", self.condition, CONDITIONS)
         if CONDITIONS[self.condition].shielded:
@@ -155,9 +153,14 @@ def notes(logs: Sequence[ConditionLog]) -> Iterator[str]:
     for item, label in zip(logs, labels, strict=True):
         if (other := first.setdefault(item.digest, label)) != label:
             yield f"{label} has the content of {other}; that both are recordings is your statement."
-    for run, given in _shards(logs).items():
-        if absent := sorted({*range(run.total)} - given):
-            yield f"Shards of a run of {run.total} that were not given: {', '.join(map(str, absent))}."
+    given: dict[Hashable, list[Shard]] = {}
+    for source, item in zip(_sources(logs), logs, strict=True):
+        if item.log.shard is not None:
+            given.setdefault(source, []).append(item.log.shard)
+    for shards in given.values():
+        total = shards[0].total
+        if absent := sorted({*range(total)} - {shard.number for shard in shards}):
+            yield f"Shards of a run of {total} that were not given: {', '.join(map(str, absent))}."
     budgets = {budget for item in logs for budget in item.log.step_budgets.items()}
     for suite, steps in sorted(budgets):
         if steps != _PROTOCOL_STEP_BUDGET:
@@ -169,36 +172,18 @@ def notes(logs: Sequence[ConditionLog]) -> Iterator[str]:
     yield f"The logs do not name a condition; that they recorded {', '.join(stated)} is your statement."
 
 
-class _ShardedRun(NamedTuple):
-    """A run that is spread over files: its condition, its description, which of several alike, and its shards."""
-
-    condition: str
-    run: str
-    occurrence: int
-    total: int
-
-
-def _sharded_runs(logs: Sequence[ConditionLog]) -> list[_ShardedRun | None]:
-    """Return the sharded run of each log; a shard that is given again belongs to the next run of its description."""
+def _sources(logs: Sequence[ConditionLog]) -> list[Hashable]:
+    """Return what each log is, or is a shard of; a shard that is given again belongs to the next run alike."""
     given: Counter[tuple[str, Shard]] = Counter()
-    runs: list[_ShardedRun | None] = []
-    for item in logs:
+    sources: list[Hashable] = []
+    for number, item in enumerate(logs):
         shard = item.log.shard
         if shard is None:
-            runs.append(None)
-            continue
-        runs.append(_ShardedRun(item.condition, shard.run, given[item.condition, shard], shard.total))
-        given[item.condition, shard] += 1
-    return runs
-
-
-def _shards(logs: Sequence[ConditionLog]) -> dict[_ShardedRun, set[int]]:
-    """Return the shards that were given of each sharded run."""
-    given: dict[_ShardedRun, set[int]] = {}
-    for run, item in zip(_sharded_runs(logs), logs, strict=True):
-        if run is not None and item.log.shard is not None:
-            given.setdefault(run, set()).add(item.log.shard.number)
-    return given
+            sources.append(number)
+        else:
+            sources.append((item.condition, shard.run, given[item.condition, shard]))
+            given[item.condition, shard] += 1
+    return sources
 
 
 def _refuse_same_files(logs: Sequence[ConditionLog]) -> None:
@@ -226,11 +211,10 @@ def _run_ids(logs: Sequence[ConditionLog], tool: str) -> dict[str, str]:
 
 def _places(logs: Sequence[ConditionLog], labels: Sequence[str]) -> list[_Place]:
     """Give every episode its seed group."""
-    groups: dict[tuple[str, str, str], list[object]] = {}
-    seen: set[tuple[object, str, str, int]] = set()
+    groups: dict[tuple[str, str, str], list[Hashable]] = {}
+    seen: set[tuple[Hashable, str, str, int]] = set()
     places = []
-    for number, (item, label, run) in enumerate(zip(logs, labels, _sharded_runs(logs), strict=True)):
-        source: object = number if run is None else run
+    for item, label, source in zip(logs, labels, _sources(logs), strict=True):
         for episode in item.log.episodes:
             key = (source, episode.suite, episode.task, episode.episode)
             if key in seen:

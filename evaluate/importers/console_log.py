@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -55,14 +54,7 @@ _STARTING = re.compile(r"Starting episode (\d{1,9})\.\.\.")
 _OUTCOME = re.compile(r"Success: (True|False)\b")
 _SUCCESSES = re.compile(r"# successes: (\d+) \((\d+(?:\.\d+)?)%")
 _FINAL = re.compile(r"Final results: (\d+)/(\d+)")
-_TOTALS: Mapping[str, Callable[[int, int], float]] = {
-    "# episodes completed so far: ": lambda n, successes: n,
-    "Total episodes: ": lambda n, successes: n,
-    "Total successes: ": lambda n, successes: successes,
-    "Current total success rate: ": lambda n, successes: successes / n,
-    "Total success rate: ": lambda n, successes: successes / n,
-    "Overall success rate: ": lambda n, successes: successes / n,
-}
+_TOTAL_RATES = ("Current total success rate", "Total success rate", "Overall success rate")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _SUITE = re.compile(r"""["']?(\w[\w.-]*?)["']?(?:[^\w.'"-].*|[.,;:]*)?""")
 _LABEL = r"""["']?(?:[A-Za-z]\w*[ _]?){1,3}["']?"""
@@ -87,7 +79,7 @@ class _Format:
         crash: Beginnings of the line that reports an exception.
         begins: How the first line of an episode looks in the file, for messages.
         remedy: What to do when the file holds no episode.
-        logged: Whether its messages have a logging level before them; None where they may.
+        logged: Whether it writes its messages with `logging`; otherwise another logger may have carried them.
         foreign: Beginnings of messages that only another tool writes.
     """
 
@@ -95,16 +87,16 @@ class _Format:
     crash: tuple[str, ...]
     begins: str
     remedy: str
-    logged: bool | None
+    logged: bool
     foreign: tuple[str, ...]
 
     def writes(self, message: Message) -> bool:
         """Tell whether the tool may have written a message."""
         if message.text.startswith(self.foreign):
             return False
-        if _STARTING.match(message.text) is None or self.logged is None:
-            return not (self.logged is None and message.has_logger)
-        return message.has_level == self.logged
+        if not self.logged:
+            return not message.has_logger
+        return message.has_level or _STARTING.match(message.text) is None
 
 
 _OPENPI = _Format(
@@ -120,7 +112,7 @@ _OPENVLA_OFT = _Format(
     crash=("Episode error: ", "Caught exception: "),
     begins="Starting episode 1...",
     remedy="give the file EVAL-*.txt of run_libero_eval.py, or check --from",
-    logged=None,
+    logged=False,
     foreign=(),
 )
 
@@ -139,15 +131,7 @@ def read_openpi_log(path: Path, suite: str = "") -> EpisodeLog:
 
 
 def read_openvla_oft_log(path: Path, suite: str = "") -> EpisodeLog:
-    """Read a text log of `run_libero_eval.py`, or its console.
-
-    Args:
-        path: The log.
-        suite: Suite, where the log does not name it.
-
-    Raises:
-        InvalidInputError: It is not such a log, or lines are missing.
-    """
+    """Read a text log of `run_libero_eval.py`, or its console, as `read_openpi_log` does openpi's."""
     return _read_console_log(path, _OPENVLA_OFT, suite)
 
 
@@ -231,10 +215,8 @@ class _Reading:
                 self.path, "the line 'Task: ...' before the first episode", f"episode {number}", _WHOLE_LOG
             )
         suite = self.suite or one_suite(self.path, "", self.stated_suite)
-        last = self.episodes[-1] if self.episodes else None
-        goes_on = last is not None and last.instruction == self.instruction
-        index, state = number - 1, stored_state(number - 1)
-        if goes_on and last is not None and number == 1 and self.remark != self.last_remark:
+        goes_on = bool(self.episodes) and self.episodes[-1].instruction == self.instruction
+        if goes_on and number == 1 and self.remark != self.last_remark:
             # The same task under another prompt, say: what the log fixes is its position alone.
             self.restarted.add(self.instruction)
         elif not (goes_on and number == self.last_number + 1):
@@ -245,16 +227,15 @@ class _Reading:
             self.tasks[self.instruction] += 1
             count = self.tasks[self.instruction]
             self.task = self.instruction if count == 1 else f"{self.instruction} ({count})"
-        if self.instruction in self.restarted and last is not None:
-            index, state = last.episode + 1, None
+        again = self.instruction in self.restarted
         self.last_remark, self.last_number = self.remark, number
         self.open = LoggedEpisode(
             suite=suite,
             task=self.task,
-            episode=index,
+            episode=self.episodes[-1].episode + 1 if again else number - 1,
             reason="timeout",
             instruction=self.instruction,
-            init_state=state,
+            init_state=None if again else stored_state(number - 1),
             detail=self.remark,
         )
 
@@ -349,19 +330,19 @@ def _read_message(reading: _Reading, message: str, layout: _Format) -> None:
 
 def _check_total(reading: _Reading, message: str) -> None:
     """Validate a line that states a total."""
-    head, colon, value = message.partition(": ")
+    head, _, value = message.partition(": ")
     found = _NUMBER.match(value)
-    if not (colon and found):
+    if found is None:
         return
+    stated, episodes = float(found[0]), len(reading.episodes)
     if head == "Current task success rate":
-        reading.rate_task(float(found[0]))
-    elif (total := _TOTALS.get(f"{head}: ")) is not None:
-        if "rate" not in head:
-            what = "successes" if "successes" in head else "episodes"
-            reading.check(what, int(float(found[0])), int(total(len(reading.episodes), reading.successes)))
-        elif reading.episodes:
-            read = total(len(reading.episodes), reading.successes)
-            check_total(reading.path, f"'{head}'", float(found[0]), [read], tolerance=0.006)
+        reading.rate_task(stated)
+    elif head in ("# episodes completed so far", "Total episodes"):
+        reading.check("episodes", int(stated), episodes)
+    elif head == "Total successes":
+        reading.check("successes", int(stated), reading.successes)
+    elif head in _TOTAL_RATES and episodes:
+        check_total(reading.path, f"'{head}'", stated, [reading.successes / episodes], tolerance=0.006)
 
 
 def _notes(reading: _Reading, layout: _Format) -> tuple[str, ...]:

@@ -25,7 +25,6 @@ from roep_gym.evaluate.importers.episode_log import (
     EpisodeLog,
     LoggedEpisode,
     aborted_note,
-    check_total,
     refuse,
 )
 from roep_gym.evaluate.importers.json_file import Field, read_json
@@ -95,14 +94,9 @@ def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:
     if not episodes:
         raise refuse(path, "trials", "none", "give the log of an evaluation that ran")
     for results in content.find("results"):
-        aborted = sum(e.reason == ABORTED for e in episodes)
-        for name, read in (
-            ("total_scenes", len(scenes)),
-            ("total_trials", len(episodes)),
-            ("errored_trials", aborted),
-        ):
-            for stated in results.find(name):
-                check_total(path, stated.place, stated.integer(), [read])
+        results.check_totals("total_scenes", read=[len(scenes)])
+        results.check_totals("total_trials", read=[len(episodes)])
+        results.check_totals("errored_trials", read=[sum(e.reason == ABORTED for e in episodes)])
     return EpisodeLog(
         path,
         tuple(episodes),
@@ -148,7 +142,8 @@ def _trials(
             f"epoch {epoch} of the sample {name!r}",
             version if early else "",
         )
-        steps = _steps(trial, budget) if scored else None
+        lengths = (length.steps(budget, whole=True) for length in scores.find("episode_length"))
+        steps = next(lengths, None)
         reason = _reason(trial, disputed) if scored else ABORTED
         trials.append(
             LoggedEpisode(
@@ -163,29 +158,6 @@ def _trials(
         )
         counted[task] += 1
     return trials
-
-
-def _steps(trial: _Trial, budget: int | None) -> int | None:
-    """Return the steps of a trial, where its length was scored."""
-    for length in trial.scores.find("episode_length"):
-        try:
-            steps = length.integer(1, whole=True)
-        except ValueError as error:
-            raise refuse(
-                length.path,
-                f"a whole number of steps as {length.place} ({trial.where})",
-                length.shown(),
-                "restore the log",
-            ) from error
-        if budget is not None and steps > budget:
-            raise refuse(
-                length.path,
-                f"{length.place} within eval.max_steps {budget}",
-                str(steps),
-                "the log contradicts itself, restore it",
-            )
-        return steps
-    return None
 
 
 def _reason(trial: _Trial, disputed: list[str]) -> str:

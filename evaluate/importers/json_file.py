@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from roep_gym.error import InvalidInputError
-from roep_gym.evaluate.importers.episode_log import refuse
+from roep_gym.evaluate.importers.episode_log import check_total, refuse
 from roep_gym.evaluate.store.given_files import read_text
 
 __all__ = ["Field", "read_json"]
@@ -105,6 +105,30 @@ class Field:
         if not low <= value <= _MAX_INTEGER:
             raise self.wrong(f"an integer in {low}..{_MAX_INTEGER}")
         return value
+
+    def steps(self, budget: int | None, *, whole: bool = False) -> int:
+        """Return a number of control steps, at least 1 and within the step budget where there is one."""
+        steps = self.integer(1, whole=whole)
+        if budget is not None and steps > budget:
+            raise refuse(
+                self.path,
+                f"{self.place} within the step budget {budget}",
+                str(steps),
+                "the file contradicts itself, restore it",
+            )
+        return steps
+
+    def check_totals(self, *names: str, read: Sequence[float], tolerance: float = 0.0) -> None:
+        """Validate the totals that an object states against what the file's episodes give.
+
+        Args:
+            *names: Entries that may state it; an integer, but for a total that was rounded.
+            read: What the episodes give, in each way that the tool may have counted.
+            tolerance: How far rounding may have moved the stated value.
+        """
+        for stated in self.find(*names):
+            value = stated.number() if tolerance else stated.integer()
+            check_total(self.path, stated.place, value, read, tolerance=tolerance)
 
     def wrong(self, expected: str, remedy: str = _REMEDY) -> InvalidInputError:
         """Return the error for a value that is something else."""

@@ -103,8 +103,6 @@ def _task(task: Field, stated: str) -> list[LoggedEpisode]:
 
 def _check_score(holder: Field, episodes: Sequence[LoggedEpisode]) -> None:
     """Validate number and score of a group against its episodes."""
-    for stated in holder.find("n_episodes"):
-        check_total(stated.path, stated.place, stated.integer(), [len(episodes)])
-    for stated in holder.find("pc_success"):
-        percent = 100.0 * sum(e.reason == "success" for e in episodes) / max(len(episodes), 1)
-        check_total(stated.path, stated.place, stated.number(), [percent], tolerance=0.06)
+    percent = 100.0 * sum(e.reason == "success" for e in episodes) / max(len(episodes), 1)
+    holder.check_totals("n_episodes", read=[len(episodes)])
+    holder.check_totals("pc_success", read=[percent], tolerance=0.06)

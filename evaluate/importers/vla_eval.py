@@ -24,7 +24,6 @@ from roep_gym.evaluate.importers.episode_log import (
     LoggedEpisode,
     Shard,
     aborted_note,
-    check_total,
     one_suite,
     refuse,
     stored_state,
@@ -100,14 +99,7 @@ def _episode(task: str, row: Field, suite: str, budget: int, wraps: bool) -> Log
     for failure in row.find("failure_reason"):
         return LoggedEpisode(suite, task, number, ABORTED, task, init_state=state, detail=failure.text())
     success = (row if "metrics" not in row and "success" in row else row["metrics"])["success"].flag()
-    steps = row["steps"].integer(1)
-    if steps > budget:
-        raise refuse(
-            row.path,
-            f"{row.place}.steps within the step budget {budget}",
-            str(steps),
-            "the file contradicts itself, restore it",
-        )
+    steps = row["steps"].steps(budget)
     if not success and steps != budget:
         raise refuse(
             row.path,
@@ -132,13 +124,10 @@ def _check_totals(holder: Field, episodes: Sequence[LoggedEpisode], count: str) 
     """Validate numbers and rates of a task or of the file; rates may count aborted episodes or leave them out."""
     aborted = sum(e.reason == ABORTED for e in episodes)
     successes = sum(e.reason == "success" for e in episodes)
-    for stated in holder.find(count):
-        check_total(stated.path, stated.place, stated.integer(), [len(episodes)])
-    for stated in holder.find("num_errors"):
-        check_total(stated.path, stated.place, stated.integer(), [aborted])
-    for stated in holder.find("mean_success", "success_rate", "overall_success_rate"):
-        rates = [successes / n if n else 0.0 for n in (len(episodes), len(episodes) - aborted)]
-        check_total(stated.path, stated.place, stated.number(), rates, tolerance=6e-5)
+    rates = [successes / n if n else 0.0 for n in (len(episodes), len(episodes) - aborted)]
+    holder.check_totals(count, read=[len(episodes)])
+    holder.check_totals("num_errors", read=[aborted])
+    holder.check_totals("mean_success", "success_rate", "overall_success_rate", read=rates, tolerance=6e-5)
 
 
 def _shard(content: Field) -> Shard | None:
