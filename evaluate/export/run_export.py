@@ -165,7 +165,7 @@ class RunExport:
         )
         full_names = [f"{s}/{t}" for s, t in zip(suites, tasks, strict=True)]
         in_model = _chosen("model", settings.models, [{name} for name in models], models)
-        names = list(map(set, zip(full_names, tasks, instructions, strict=True)))
+        names = [set(of_task) for of_task in zip(full_names, tasks, instructions, strict=True)]
         in_task = _chosen("task", settings.tasks, names, full_names)
         in_condition = _chosen(
             "condition", settings.conditions, [{name} for name in self._conditions], self._conditions

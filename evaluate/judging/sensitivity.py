@@ -281,7 +281,7 @@ def _batches(
 ) -> Iterator[xr.Dataset]:
     """Draw the subsets of one size, all rows' in turn, and yield some as rows of a Dataset, with their `origin`."""
     names = [data[name].values for name in ROW]
-    chosen = []
+    chosen: list[IntArray] = []
     for row in rows:
         rng = generator(key, *(str(name[row]) for name in names), size)
         order = rng.random((subsets, keys.count[row])).argpartition(size - 1, axis=1)[:, :size]

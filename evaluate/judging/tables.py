@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ __all__ = ["ROW", "Columns", "count_by_row", "planned_in", "table"]
 ROW: tuple[str, ...] = ("model", "suite", "task")
 """The coordinates that name a row."""
 
-Columns = Mapping[str, tuple[str | Sequence[str], Any, str]]
+Columns = Mapping[str, tuple[str | Sequence[Hashable], Any, str]]
 """The dimensions, values and long name of each variable."""
 
 
@@ -27,11 +27,12 @@ def table(columns: Columns, rows: xr.Dataset | None = None, **labels: Any) -> xr
         rows: A Dataset from which the names along `row` are taken, where there are any.
         **labels: The labels along further dimensions.
     """
-    variables = {}
+    variables: dict[str, Any] = {}
     for name, (dims, given, text) in columns.items():
-        values = _stored(given)
-        units = {} if values.dtype == object else {"units": "1"}
-        variables[name] = (dims, values, {"long_name": text, **units})
+        values, attributes = _stored(given), {"long_name": text}
+        if values.dtype != object:
+            attributes["units"] = "1"
+        variables[name] = (dims, values, attributes)
     coordinates: dict[str, Any] = {name: (name, _stored(values)) for name, values in labels.items()}
     if rows is not None:
         coordinates |= {name: rows[name] for name in ROW}
@@ -51,4 +52,5 @@ def count_by_row(data: xr.Dataset, mask: BoolArray) -> IntArray:
 
 def planned_in(data: xr.Dataset, *conditions: str) -> BoolArray:
     """Return (episode,) which episodes are planned in one of these conditions."""
-    return np.isin(data["condition"].values, conditions)[data["condition_index"].values]
+    chosen = np.isin(data["condition"].values, conditions)
+    return np.asarray(chosen[data["condition_index"].values], dtype=bool)
