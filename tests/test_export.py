@@ -301,9 +301,9 @@ def test_only_successes(whole: Path) -> None:
         ({"models": ("nosy",)}, "Unknown model of the run 'nosy'. Did you mean 'noisy'?"),
         ({"tasks": ("carri",)}, "Unknown task of the run 'carri'."),
         ({"conditions": ("full",)}, "Unknown condition of the run 'full'. Known: baseline, perturb."),
-        ({"action": "planned"}, "Unknown choice of actions 'planned'."),
-        ({"frames": "seen"}, "Unknown choice of frames 'seen'."),
-        ({"rate": "seconds"}, "Unknown rate 'seconds'."),
+        ({"action": "planned"}, "Unknown value of export.action 'planned'."),
+        ({"frames": "seen"}, "Unknown value of export.frames 'seen'."),
+        ({"rate": "seconds"}, "Unknown value of export.rate 'seconds'."),
     ],
 )
 def test_unknown_names_are_refused(without_frames: Path, settings: dict[str, Any], message: str) -> None:

@@ -13,8 +13,7 @@ from roep_gym.evaluate.judging.paired_evidence import (
     group_evidence,
     paired_evidence,
 )
-from roep_gym.evaluate.judging.pairing import align
-from roep_gym.evaluate.judging.replicates import identical_replicates
+from roep_gym.evaluate.judging.pairing import align, identical_replicates
 
 LOSS, NOMINAL, PERTURBED = (
     "perturb given baseline",

@@ -23,7 +23,7 @@ from roep_gym.evaluate.judging.paired_evidence import (
     StatisticsConfig,
     paired_statistics,
 )
-from roep_gym.evaluate.judging.replicates import COMPARED
+from roep_gym.evaluate.judging.pairing import COMPARED
 from roep_gym.evaluate.schema import CONDITIONS, check_dataset
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
 from roep_gym.evaluate.store.labelled import stored_form

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pandas as pd
 import xarray as xr
 
-from roep_gym.evaluate.judging.replicates import COMPARED
+from roep_gym.evaluate.judging.pairing import COMPARED
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, PAIRING_KEY
 from roep_gym.typing import JSON
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from roep_gym.error import InvalidInputError, unknown_name
+from roep_gym.error import InvalidInputError
+from roep_gym.mapping_reader import check_fields
 
 __all__ = ["ActionChoice", "ExportSettings", "FrameSource", "Rate"]
 
@@ -39,12 +40,6 @@ class ExportSettings:
     rate: Rate = "steps"
 
     def __post_init__(self) -> None:
-        for kind, value, known in (
-            ("choice of actions", self.action, get_args(ActionChoice)),
-            ("choice of frames", self.frames, get_args(FrameSource)),
-            ("rate", self.rate, get_args(Rate)),
-        ):
-            if value not in known:
-                raise unknown_name(kind, value, known)
+        check_fields(self, "export")
         if self.depth and self.frames == "none":
             raise InvalidInputError("Expected frames along with depth, got frames 'none'; leave depth out.")

@@ -26,6 +26,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.importers.episode_log import (
     ABORTED,
     LIBERO_STEP_BUDGETS,
@@ -42,7 +43,6 @@ from roep_gym.evaluate.store.given_files import read_text
 
 __all__ = ["read_openpi_log", "read_openvla_oft_log"]
 
-_WHOLE_LOG = "give the whole log of one evaluation"
 _ANCHORS = re.compile(r"(?<!\w)(?:Starting episode \d+\.\.\.|# (?:episodes completed so far|successes): \d+)")
 _HEADS = re.compile(
     _ANCHORS.pattern
@@ -204,16 +204,10 @@ class _Reading:
     def begin(self, number: int) -> None:
         """Begin the episode `number` of the named task."""
         if self.open is not None:
-            raise refuse(
-                self.path,
-                f"the outcome of episode {self.open.episode + 1} of {self.open.instruction!r}",
-                f"the start of episode {number}",
-                _WHOLE_LOG,
-            )
+            outcome = f"the outcome of episode {self.open.episode + 1} of {self.open.instruction!r}"
+            raise self.incomplete(outcome, f"the start of episode {number}")
         if not self.instruction:
-            raise refuse(
-                self.path, "the line 'Task: ...' before the first episode", f"episode {number}", _WHOLE_LOG
-            )
+            raise self.incomplete("the line 'Task: ...' before the first episode", f"episode {number}")
         suite = self.suite or one_suite(self.path, "", self.stated_suite)
         goes_on = bool(self.episodes) and self.episodes[-1].instruction == self.instruction
         if goes_on and number == 1 and self.remark != self.last_remark:
@@ -221,9 +215,7 @@ class _Reading:
             self.restarted.add(self.instruction)
         elif not (goes_on and number == self.last_number + 1):
             if number != 1:
-                raise refuse(
-                    self.path, f"episode 1 of {self.instruction!r} first", f"episode {number}", _WHOLE_LOG
-                )
+                raise self.incomplete(f"episode 1 of {self.instruction!r} first", f"episode {number}")
             self.tasks[self.instruction] += 1
             count = self.tasks[self.instruction]
             self.task = self.instruction if count == 1 else f"{self.instruction} ({count})"
@@ -247,7 +239,7 @@ class _Reading:
     def end(self, success: bool) -> None:
         """End the current episode."""
         if self.open is None:
-            raise refuse(self.path, "the start of an episode before its outcome", "none", _WHOLE_LOG)
+            raise self.incomplete("the start of an episode before its outcome", "none")
         if self.open.reason == ABORTED:
             self.crashed_successes += success
         elif success:
@@ -259,7 +251,11 @@ class _Reading:
     def check(self, what: str, logged: int, read: int) -> None:
         """Validate a counter of the log against what was read."""
         if logged != read:
-            raise refuse(self.path, f"{read} {what} at this place", f"{logged} in the log", _WHOLE_LOG)
+            raise self.incomplete(f"{read} {what} at this place", f"{logged} in the log")
+
+    def incomplete(self, expected: str, got: str) -> InvalidInputError:
+        """Return the error for a log with lines missing."""
+        return refuse(self.path, expected, got, "give the whole log of one evaluation")
 
     def rate_task(self, stated: float) -> None:
         """Note a rate of the last task that its episodes contradict; forks print other rates here."""

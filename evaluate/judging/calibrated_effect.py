@@ -11,8 +11,7 @@ import numpy as np
 import xarray as xr
 
 from roep_gym.evaluate.judging.noise_floor import DISTINGUISHABLE, SEVERITIES, WITHIN_VARIABILITY
-from roep_gym.evaluate.judging.pairing import Pair, paired
-from roep_gym.evaluate.judging.replicates import identical_replicates
+from roep_gym.evaluate.judging.pairing import Pair, identical_replicates, paired
 from roep_gym.evaluate.judging.tables import table
 from roep_gym.evaluate.schema import clones_of
 from roep_gym.evaluate.statistics.intervals import stratified_exact

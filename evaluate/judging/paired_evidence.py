@@ -15,8 +15,7 @@ import xarray as xr
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.judging.metrics import ratio
-from roep_gym.evaluate.judging.pairing import GATE_PAIRS, Pair, paired
-from roep_gym.evaluate.judging.replicates import identical_replicates
+from roep_gym.evaluate.judging.pairing import GATE_PAIRS, Pair, identical_replicates, paired
 from roep_gym.evaluate.judging.tables import ROW, table
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
 from roep_gym.evaluate.statistics.intervals import holm_adjust, mcnemar_exact, paired_difference_interval

@@ -62,16 +62,6 @@ class Threshold:
     recorded: Callable[[Evidence], FloatArray]
     largest: float = 1.0
 
-    @property
-    def most_lenient(self) -> float:
-        """The value that the most rows satisfy."""
-        return self.largest if self.passes == "at_most" else 0
-
-    @property
-    def most_strict(self) -> float:
-        """The value that the fewest rows satisfy."""
-        return 0 if self.passes == "at_most" else self.largest
-
 
 def _value_of(check: str) -> Callable[[Evidence], FloatArray]:
     return lambda evidence: np.asarray(decide(evidence)["value"].sel(check=check).values, dtype=float)
@@ -123,13 +113,13 @@ def break_points(data: xr.Dataset, config: GateConfig | None = None) -> xr.Datas
         InvalidInputError: The Dataset is not of the schema, or holds an episode twice.
     """
     evidence = collect_evidence(data, config or GateConfig())
-    strict, lenient, recorded = [], [], []
+    ends: list[tuple[Array, Array]] = []
     for threshold in THRESHOLDS:
-        strict.append(_labels(evidence, threshold.name, threshold.most_strict))
-        lenient.append(_labels(evidence, threshold.name, threshold.most_lenient))
-        recorded.append(threshold.recorded(evidence))
-    strict_label, lenient_label = np.stack(strict, axis=1), np.stack(lenient, axis=1)
-    at = np.where(strict_label == lenient_label, np.nan, np.stack(recorded, axis=1))
+        low, high = (_labels(evidence, threshold.name, value) for value in (0, threshold.largest))
+        ends.append((low, high) if threshold.passes == "at_most" else (high, low))
+    strict_label, lenient_label = (np.stack(labels, axis=1) for labels in zip(*ends, strict=True))
+    recorded = np.stack([threshold.recorded(evidence) for threshold in THRESHOLDS], axis=1)
+    at = np.where(strict_label == lenient_label, np.nan, recorded)
     configured = np.array([float(getattr(evidence.config, t.name)) for t in THRESHOLDS])
     sign = np.array([1 if t.passes == "at_most" else -1 for t in THRESHOLDS])
     margin = sign * (configured - at)

@@ -15,6 +15,7 @@ import xarray as xr
 
 from roep_gym.evaluate.judging.checks import CHECKS
 from roep_gym.evaluate.judging.gate import LABELS, Judgement
+from roep_gym.evaluate.judging.tables import ROW
 from roep_gym.typing import JSON
 
 __all__ = [
@@ -29,8 +30,6 @@ __all__ = [
 WORDING = (
     "A status says which claim the records support; it is no statement about use outside this evaluation."
 )
-
-_ROW = ("model", "suite", "task")
 
 
 def not_applicable(judgement: Judgement, row: int) -> str:
@@ -92,7 +91,7 @@ def _row_documents(judgement: Judgement) -> list[dict[str, JSON]]:
         "harm": _branches(judgement.harm, ("pair",), present="support"),
         "pairing": _branches(judgement.integrity, ("pair",)),
     }
-    names = (*_ROW, "trace_label", "claim_status", "limiting_factor", "deciding_check", "notes")
+    names = (*ROW, "trace_label", "claim_status", "limiting_factor", "deciding_check", "notes")
     return [
         {
             **{name: verdicts[name].values[row] for name in names},

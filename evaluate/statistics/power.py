@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 from roep_gym.error import InvalidInputError
-from roep_gym.typing import FloatArray, IntArray
+from roep_gym.typing import IntArray
 
 __all__ = [
     "LARGEST_PLAN",
@@ -225,27 +225,24 @@ def power_table(
     """
     if tests < 1:
         raise InvalidInputError(f"Expected at least 1 test, got {tests}.")
-    shape = (len(base_rates), len(drops))
-    tables: dict[str, FloatArray] = {
-        name: np.full(shape, np.nan) for name in ("paired_best", "paired_independent", "unpaired")
-    }
+    designs = ("paired_best", "paired_independent", "unpaired")
+    episodes = np.full((len(designs), len(base_rates), len(drops)), np.nan)
     level = alpha / tests
     for i, rate in enumerate(base_rates):
         for j, drop in enumerate(drops):
             if drop > rate + 1e-12:
                 continue
             gain = max(0.0, independent_gain(rate, drop))
-            tables["paired_best"][i, j] = paired_episodes(drop, 0.0, power=power, alpha=level)
-            tables["paired_independent"][i, j] = paired_episodes(drop, gain, power=power, alpha=level)
-            tables["unpaired"][i, j] = unpaired_episodes(rate, drop, power=power, alpha=level)
+            episodes[:, i, j] = (
+                paired_episodes(drop, 0.0, power=power, alpha=level),
+                paired_episodes(drop, gain, power=power, alpha=level),
+                unpaired_episodes(rate, drop, power=power, alpha=level),
+            )
+    dims = ("base_rate", "success_drop")
     return xr.Dataset(
         {
-            name: (
-                ("base_rate", "success_drop"),
-                values,
-                {"long_name": f"episodes of each condition, {name}"},
-            )
-            for name, values in tables.items()
+            name: (dims, values, {"long_name": f"episodes of each condition, {name}"})
+            for name, values in zip(designs, episodes, strict=True)
         },
         coords={"base_rate": list(base_rates), "success_drop": list(drops)},
         attrs={"power": power, "alpha": alpha, "tests": tests},
