@@ -23,7 +23,7 @@ from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.suites.base import Suite, SuiteTask
-from roep_gym.suites.registry import NamedTask, find_tasks
+from roep_gym.suites.registry import NamedTask, find_suite, find_tasks
 from roep_gym.typing import JSON
 from roep_gym.wrappers.episode_trace import FrameChoice
 from roep_gym.wrappers.profiles import Profile
@@ -153,7 +153,7 @@ class EvaluationPlan:
         name: Name of the evaluation; part of every run id, so another name draws other perturbations.
         models: Policies under evaluation.
         tasks: Tasks: "suite/task", a suite for all its tasks, or a task of LIBERO: its instruction, name or paper's id.
-            A suite of your own is named "module:attribute".
+            A suite of your own is named "module:attribute", a registered Gymnasium environment "gym:ENV_ID".
         conditions: Names of conditions or of `CONDITION_SETS`.
         clones: Number of clones of each planned condition that has one, or of single conditions by name
             (`{perturb: 3}`); the paper's rule uses the first, the calibrated verdict beside it uses all.
@@ -161,6 +161,7 @@ class EvaluationPlan:
         episodes: Episodes of each seed group.
         step_budget: Control steps an episode may take; None: what the suite says, which is 280 in the built-in ones.
         suite_step_budgets: Step budgets of single suites.
+        suites: Arguments of suites, by how `tasks` refers to them; for "gym:ENV_ID" the description of the environment.
         environment: Settings of every environment.
         shield: Training and behaviour of the shield.
         frames: Frames to keep: "none", "looked" (clean and given frames of every decision) or "all".
@@ -175,6 +176,7 @@ class EvaluationPlan:
     episodes: int = 10
     step_budget: int | None = None
     suite_step_budgets: Mapping[str, int] = field(default_factory=dict)
+    suites: Mapping[str, Mapping[str, JSON]] = field(default_factory=dict)
     environment: EnvironmentSettings = EnvironmentSettings()
     shield: ShieldConfig = field(default_factory=ShieldConfig)
     frames: FrameChoice = "none"
@@ -229,6 +231,8 @@ class EvaluationPlan:
         for model in content["models"]:
             if not model["by_suite"]:  # plans that do not use it keep their digest
                 del model["by_suite"]
+        if not content["suites"]:
+            del content["suites"]
         return content
 
 
@@ -237,7 +241,7 @@ class Row:
     """One model on one task, with its index in the plan and the control steps that an episode may take.
 
     `task` is the task as its suite names it, `suite_source` how the plan refers to the suite: its name, or
-    `module:attribute`.
+    `module:attribute`, and `suite_arguments` what the plan gives it.
     """
 
     index: int
@@ -247,6 +251,11 @@ class Row:
     instruction: str
     step_budget: int
     suite_source: str
+    suite_arguments: Mapping[str, JSON] = field(default_factory=dict)
+
+    def find_suite(self) -> Suite:
+        """Return the suite."""
+        return find_suite(self.suite_source, self.suite_arguments)
 
     @property
     def label(self) -> str:
@@ -370,7 +379,8 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
     for model, (suite, source, task) in named:
         _check_task(suite, task, plan, conditions)
         budget = plan.suite_step_budgets.get(suite.name, plan.step_budget or STEP_BUDGET)
-        rows.append(Row(len(rows), model, suite.name, task.name, task.instruction, budget, source))
+        arguments = plan.suites.get(source, {})
+        rows.append(Row(len(rows), model, suite.name, task.name, task.instruction, budget, source, arguments))
     counted = Counter(row.label for row in rows)
     for row in rows:
         if counted[row.label] > 1:
@@ -380,6 +390,7 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
             )
     planned = {row.suite for row in rows}
     check_names("suite with a step budget of its own", plan.suite_step_budgets, planned)
+    check_names("suite with arguments", plan.suites, {row.suite_source for row in rows})
     profiles = {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions}
     return ResolvedPlan(plan, tuple(rows), conditions, profiles)
 
@@ -391,7 +402,7 @@ def _named_tasks(model: ModelSpec, plan: EvaluationPlan) -> list[NamedTask]:
         raise InvalidInputError(f"Expected at least one task for the model {model.name!r}, got none.")
     found: dict[tuple[str, str], NamedTask] = {}
     for text in texts:
-        for task in find_tasks(text):
+        for task in find_tasks(text, plan.suites):
             found.setdefault((task.suite.name, task.task.name), task)
     return list(found.values())
 

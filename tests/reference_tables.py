@@ -22,6 +22,7 @@ from api_names import FACADES, first_line, public_names
 from result_tables import RESULT_TABLES
 
 from roep_gym.contracts import RuntimeContract
+from roep_gym.envs.env_description import EnvDescription
 from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.libero_observations import PROPRIO, PROPRIO_FIELDS
 from roep_gym.envs.libero_safety import SafetyLimits
@@ -309,6 +310,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "episode variables": lambda: _variables(EPISODE_VARIABLES),
     "episodes.csv": _columns(flat_tables._EPISODE_COLUMNS),
     "episodes.csv, further columns": _columns(flat_tables._FURTHER_EPISODE_COLUMNS),
+    "environment description": _dataclass(EnvDescription),
     "example policy": _example_policy,
     "blind arguments": _arguments(BlindPolicy),
     "expert arguments": _arguments(ExpertPolicy),

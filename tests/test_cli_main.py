@@ -121,7 +121,7 @@ def test_bad_option_is_status_2_without_a_traceback(capsys):
 
 
 def test_tasks_lists_a_suite(capsys):
-    assert cli.main(["tasks", "libero_goal"]) == 0
+    assert cli.main(["tasks", "--suite", "libero_goal"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["suite", "name", "other", "names", "instruction", "init", "states"]
     assert len(lines) == 13
@@ -156,7 +156,7 @@ def test_tasks_lists_every_suite_as_json(capsys):
 
 
 def test_tasks_of_an_unknown_suite_name_the_closest(capsys):
-    assert cli.main(["tasks", "libero_gaol"]) == 2
+    assert cli.main(["tasks", "--suite", "libero_gaol"]) == 2
     assert "'libero_goal'" in capsys.readouterr().err
 
 

@@ -17,7 +17,7 @@ from roep_gym.cli import main as cli
 from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.evaluate import load_run
 from roep_gym.evaluate.plan import plan_from_mapping, resolve
-from roep_gym.suites import SUITES, Suite, SuiteContractTests, find_suite, find_tasks
+from roep_gym.suites import SUITES, Suite, SuiteContractTests, find_suite, find_tasks, registry
 
 TESTS = Path(__file__).parent
 
@@ -116,7 +116,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "misnamed = point_suite:PointSuite\nlacking = point_suite:FIELDS\n"
     )
     monkeypatch.syspath_prepend(str(site))
-    find_suite.cache_clear()
+    registry._built.cache_clear()
     return site
 
 
@@ -149,7 +149,7 @@ def test_a_suite_of_a_third_party_is_evaluated_recorded_and_judged(
 
 
 def test_an_installed_suite_is_listed(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["tasks", "point"]) == 0
+    assert cli.main(["tasks", "--suite", "point"]) == 0
     assert "point  push  shove        push the point  8" in capsys.readouterr().out
 
 

@@ -123,8 +123,7 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
         proposed = _as_array(action)
         try:
             self._check(proposed)
-            box = isinstance(self.action_space, spaces.Box)
-            sent = proposed.astype(self.action_space.dtype) if box else action
+            sent = proposed.astype(self.action_space.dtype)[()]  # a Discrete action is a number
             observation, reward, terminated, truncated, info = self.env.step(sent)
         except PolicyOutputError as error:
             return self._end_invalid(trace, proposed, error)
@@ -162,6 +161,12 @@ class RecordEpisode(gym.Wrapper[Any, Any, Any, Any], gym.utils.RecordConstructor
             raise PolicyOutputError(f"Expected an action of shape {shape}, got {proposed.shape}.")
         if not np.isfinite(proposed).all():
             raise PolicyOutputError(f"Expected an action of finite numbers, got {proposed.tolist()}.")
+        if isinstance(self.action_space, spaces.Discrete):
+            first, last = self.action_space.start, self.action_space.start + self.action_space.n - 1
+            if not float(proposed).is_integer() or not first <= proposed <= last:
+                raise PolicyOutputError(
+                    f"Expected one of the actions {first} to {last}, got {float(proposed):g}."
+                )
 
     def _end_invalid(
         self, trace: EpisodeTrace, proposed: Array, error: PolicyOutputError

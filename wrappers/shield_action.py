@@ -214,7 +214,8 @@ def _check_actions(env: gym.Env[Any, Any], shield: RuntimeShield) -> int:
         (space.low == np.float32(low)).all() and (space.high == np.float32(high)).all()
     ):
         raise InvalidInputError(
-            f"Expected the action bounds [{low}, {high}] of this shield, got the action space {space}."
+            f"Expected the action bounds [{low}, {high}] of this shield, got the action space {space}; set action_low "
+            "and action_high in its ProjectionConfig, or wrap the environment so that its actions have these bounds."
         )
     return shield.action_size
 

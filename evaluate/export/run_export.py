@@ -24,7 +24,7 @@ from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN, REASONS
 from roep_gym.evaluate.store.run_directory import RunDirectory, frames_path
 from roep_gym.evaluate.store.storage import load_dataset, read_run
-from roep_gym.suites.registry import find_suite
+from roep_gym.suites.registry import find_suite, split_task
 from roep_gym.typing import JSON, Array, BoolArray, FloatArray, IntArray
 
 __all__ = ["CONTROL_RATE", "ExportEpisode", "ExportLayout", "RunExport"]
@@ -141,11 +141,15 @@ class RunExport:
         """The robot of the selected episodes; None where there is none, or not the same in all."""
         plan = self.metadata["plan"]
         texts = [*plan["tasks"], *(task for model in plan["models"] for task in model["tasks"])]
-        places = {text.partition("/")[0] for text in texts if ":" in text.partition("/")[0]}
-        sources = {find_suite(place).name: place for place in places}
+        given = plan.get("suites", {})
+        places = {place for place, _ in map(split_task, texts) if ":" in place}
+        sources = {find_suite(place, given.get(place)).name: place for place in places}
         rows = np.unique(self._data["row_index"].values[self._positions])
         names = {str(name) for name in self._data["suite"].values[rows]}
-        robots = {find_suite(sources.get(name, name)).robot_type for name in names}
+        suites = [
+            find_suite(place, given.get(place)) for place in (sources.get(name, name) for name in names)
+        ]
+        robots = {suite.robot_type for suite in suites}
         return robots.pop() if len(robots) == 1 else None
 
     def __len__(self) -> int:

@@ -29,6 +29,7 @@ from roep_gym.evaluate.plan import (
     plan_from_mapping,
     resolve,
 )
+from roep_gym.evaluate.run.determinism_stage import measure_determinism
 from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
@@ -132,7 +133,7 @@ def evaluate(
     if isinstance(plan, EvaluationPlan):
         plan = resolve(plan)
     make_executor = _executor(plan, workers, make_executor)
-    check_runnable(plan)
+    built_with = check_runnable(plan)
     run = RunDirectory(Path(tempfile.mkdtemp(prefix=f"roep_gym-{plan.plan.name}-") if out is None else out))
     with run.open(plan):
         if run.dataset.exists() and not run.journal.exists():
@@ -140,6 +141,7 @@ def evaluate(
                 f"Expected the journal {run.journal} beside {run.dataset.name}, but it is missing; restore it from a "
                 "copy, or run into another output folder. Going on without it would overwrite what was recorded."
             )
+        measure_determinism(run, plan, built_with)
         started = time.time()
         with closing(Journal(run.journal, plan.digest)) as journal:
             run.hold(run.journal)

@@ -20,7 +20,6 @@ from roep_gym.policies.base import KnowsSpaces, Policy
 from roep_gym.policies.registry import make_policy
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.shield import untrained_shield
-from roep_gym.suites.registry import find_suite
 from roep_gym.typing import JSON
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
 from roep_gym.wrappers.episode_trace import FrameChoice
@@ -48,13 +47,13 @@ def environment_arguments(row: Row, settings: EnvironmentSettings, policy: Polic
     }
     if request.controller_pose:
         chosen["controller_pose"] = True
-    suite = find_suite(row.suite_source)
+    suite = row.find_suite()
     return {name: value for name, value in chosen.items() if name in suite.settings}
 
 
 def make_environment(row: Row, arguments: Mapping[str, Any]) -> gym.Env[Any, Any]:
     """Build the environment of a row."""
-    env = find_suite(row.suite_source).make_environment(row.task, **arguments)
+    env = row.find_suite().make_environment(row.task, **arguments)
     if not isinstance(env, gym.Env):
         raise InvalidInputError(
             f"Expected the suite {row.suite!r} to make a gymnasium.Env of {row.task!r}, got {type(env).__name__}."
@@ -89,20 +88,25 @@ def wrap(
     return RecordEpisode(StepBudget(env, max_steps=step_budget), frames=frames)
 
 
-def check_runnable(plan: ResolvedPlan) -> None:
+def check_runnable(plan: ResolvedPlan) -> dict[int, dict[str, Any]]:
     """Build every policy and every row's environment once; no simulator is started and no server is asked.
 
     Refused are policies and environments that cannot be built or do not fit, a shield that would be trained on scenes
     that it is evaluated on, and shielded conditions in a row that no shield would fit.
+
+    Returns:
+        What the environment of each row is built with, by the row's index.
     """
     shielded = any(condition.shielded for condition in plan.conditions)
     check_bootstrap_scenes(plan)
+    built_with: dict[int, dict[str, Any]] = {}
     for model in plan.plan.models:
         policy = make_policy(model.policy, **model.arguments)
         try:
             for row in plan.rows:
                 if row.model is model:
-                    env = make_environment(row, environment_arguments(row, plan.plan.environment, policy))
+                    arguments = environment_arguments(row, plan.plan.environment, policy)
+                    env, built_with[row.index] = make_environment(row, arguments), arguments
                     try:
                         check_observations(env.observation_space, policy.observations)
                         if isinstance(policy, KnowsSpaces):
@@ -114,10 +118,16 @@ def check_runnable(plan: ResolvedPlan) -> None:
         finally:
             if not model.is_object:  # an object is its maker's to close
                 policy.close()
+    return built_with
 
 
 def _check_shield_fits(env: gym.Env[Any, Any], row: Row, config: ShieldConfig) -> None:
     """Put a shield that has learned nothing around the environment, which refuses what it would refuse in the run."""
+    if not isinstance(env.action_space, gym.spaces.Box):
+        raise InvalidInputError(
+            f"Expected Box actions for the shielded conditions of {row.label!r}, since a shield moves an action a "
+            f"little, got {env.action_space}; plan the unshielded conditions alone."
+        )
     known = find_attribute(env, "observation_fields", {})
     mode = find_attribute(env, "control_mode", "relative")
     size = math.prod(env.action_space.shape or (0,))

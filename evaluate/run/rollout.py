@@ -128,7 +128,7 @@ def run_episode(
                     raise InvalidInputError(
                         f"Expected one chunk for the one input, got {len(chunks)} from the policy."
                     )
-                pending, length = _actions(chunks[0], settings.executed_steps)
+                pending, length = _actions(chunks[0], settings.executed_steps, env.action_space)
                 longest = max(longest, length)
                 heartbeat()
             action = pending.pop(0)
@@ -172,8 +172,8 @@ def _entry(env: gym.Env[Any, Any], info: Mapping[str, Any], key: str, method: st
     return info[key]
 
 
-def _actions(answer: Any, executed_steps: int) -> tuple[list[Array], int]:
-    """Return the actions of a chunk that are executed, and the chunk's length.
+def _actions(answer: Any, executed_steps: int, space: spaces.Space[Any]) -> tuple[list[Array], int]:
+    """Return the actions of a chunk that are executed, and the chunk's length; a Discrete action is its one entry.
 
     An answer that is no (steps, action) array of numbers becomes one malformed action, which the recorder ends the
     episode on: what a policy returns is the policy's own doing.
@@ -186,4 +186,6 @@ def _actions(answer: Any, executed_steps: int) -> tuple[list[Array], int]:
         return [np.empty(0, dtype=np.float32)], 0
     with np.errstate(over="ignore"):  # too large a number becomes infinite, which is refused
         chunk = given.astype(np.float32)
+    if isinstance(space, spaces.Discrete) and chunk.shape[1] == 1:
+        chunk = chunk[:, 0]
     return list(chunk[: executed_steps or None]), len(chunk)

@@ -73,6 +73,7 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
         outcomes.add_row(list(entries))
     outcomes.add_aborts(journal.aborts())
     row, condition, group, episode = (index.ravel() for index in np.indices(outcomes.shape, dtype=np.int32))
+    measured = run.measured_determinism()
     keys = [_pairing_key(plan.identity(planned)) for planned in plan.episodes()]
     init_state, env_seed = np.array(keys, dtype=np.int64).reshape(-1, 2).T
     data = empty_dataset(
@@ -98,6 +99,7 @@ def build_dataset(run: RunDirectory, plan: ResolvedPlan, journal: Journal) -> xr
                     "profiles": plan.profiles,
                     "versions": fingerprint.versions(),
                     "fingerprints": outcomes.fingerprints,
+                    **({"determinism": measured} if measured else {}),
                 },
                 sort_keys=True,
             ),

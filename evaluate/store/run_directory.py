@@ -27,7 +27,7 @@ from roep_gym.evaluate.plan import (
     plan_from_mapping,
 )
 from roep_gym.evaluate.store.flat_tables import EPISODES
-from roep_gym.typing import Array
+from roep_gym.typing import JSON, Array
 
 __all__ = ["RunDirectory", "frames_path", "manifest_text", "write_frames"]
 
@@ -57,6 +57,7 @@ class RunDirectory:
         self.frames = root / "frames"
         self.shields = root / "shields"
         self.log = root / "run_log.json"
+        self.determinism = root / "determinism.json"
         self._held: dict[Path, int] = {}
 
     @contextmanager
@@ -117,6 +118,13 @@ class RunDirectory:
                 )
         return plan
 
+    def measured_determinism(self) -> dict[str, dict[str, JSON]]:
+        """Return what environments were seen to repeat, by task and settings; empty: none was measured."""
+        if not self.determinism.exists():
+            return {}
+        stored: dict[str, dict[str, JSON]] = read_json(self.determinism, "what was measured of environments")
+        return stored
+
     def _check_continuable(self) -> None:
         """Refuse a folder of records alone; running into it would overwrite them."""
         if not self.plan.exists() and (self.dataset.exists() or (self.root / EPISODES).exists()):
@@ -132,7 +140,8 @@ class RunDirectory:
             return
         stored = self.stored_plan().content()
         wanted = plan.plan.content()
-        differing = sorted(name for name in wanted if stored[name] != wanted[name])
+        names = {*stored, *wanted}
+        differing = sorted(name for name in names if stored.get(name) != wanted.get(name))
         if differing:
             raise InvalidInputError(
                 f"Expected the plan that {self.root} was begun with, got one that differs in {', '.join(differing)}; "

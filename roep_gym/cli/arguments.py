@@ -1,7 +1,7 @@
 """Arguments that several commands take.
 
 `Folder`, `Repeated` and `Flag` are kinds of arguments, `given` returns those that were given, `gate_settings` reads the
-file of `--config`, and `policy_arguments` what `--argument` says.
+file of `--config`, and `key_values` what `--argument key=value` says.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from roep_gym.error import InvalidInputError, shown
 from roep_gym.evaluate.gate_config import GateConfig
 from roep_gym.mapping_reader import read_json_value
 
-__all__ = ["Flag", "Folder", "Repeated", "gate_settings", "given", "policy_arguments"]
+__all__ = ["Flag", "Folder", "Repeated", "gate_settings", "given", "key_values"]
 
 Folder = Annotated[Path, tyro.conf.Positional]
 """A folder or file that is given without a flag."""
@@ -38,8 +38,8 @@ def gate_settings(file: Path | None) -> GateConfig:
     return GateConfig() if file is None else GateConfig.from_file(file)
 
 
-def policy_arguments(pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the arguments that `key=value` pairs name, each value read as YAML.
+def key_values(pairs: Sequence[str], flag: str = "--argument") -> dict[str, Any]:
+    """Return the arguments that the `key=value` pairs of a flag name, each value read as YAML.
 
     Raises:
         InvalidInputError: One is no such pair, a name appears twice, or a value is no YAML that JSON stores exactly.
@@ -48,9 +48,9 @@ def policy_arguments(pairs: Sequence[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
-            raise InvalidInputError(f"Expected --argument key=value, got {shown(pair)}.")
+            raise InvalidInputError(f"Expected {flag} key=value, got {shown(pair)}.")
         if name in values:
-            raise InvalidInputError(f"Expected --argument {shown(name)} once, got it twice.")
-        value = parse_yaml(text, f"--argument {shown(name)}")
-        values[name] = read_json_value(value, f"--argument {shown(name)}")
+            raise InvalidInputError(f"Expected {flag} {shown(name)} once, got it twice.")
+        value = parse_yaml(text, f"{flag} {shown(name)}")
+        values[name] = read_json_value(value, f"{flag} {shown(name)}")
     return values

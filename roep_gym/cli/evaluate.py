@@ -14,8 +14,8 @@ from typing import Annotated, Any
 import tyro
 
 from roep_gym.cli import gate
-from roep_gym.cli.arguments import Flag, Repeated, given, policy_arguments
-from roep_gym.cli.foreign_code import announce, policy_code, suite_code
+from roep_gym.cli.arguments import Flag, Repeated, given, key_values
+from roep_gym.cli.foreign_code import announce, policy_code, suite_code, training_code
 from roep_gym.cli.terminal import make_console, print_tables, say
 from roep_gym.documents import read_yaml
 from roep_gym.error import InfrastructureError, InvalidInputError, shown, unknown_name
@@ -37,7 +37,7 @@ from roep_gym.evaluate.store.journal import recorded_times
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.policies.batching import BatchLimits
 from roep_gym.policies.registry import POLICIES
-from roep_gym.suites.registry import find_suite
+from roep_gym.suites.registry import split_task
 
 __all__ = ["Arguments", "run"]
 
@@ -67,6 +67,8 @@ class Arguments:
     """Label of the policy in the tables; default: its name."""
     task: Repeated = ()
     """Task: suite/task, a suite, or LIBERO's name, instruction or paper's id; give the flag once for each."""
+    suite_argument: Repeated = ()
+    """Argument of the suites of --task as key=value, the value read as YAML; give the flag once for each."""
     condition: Repeated = ()
     """Condition, or one of the sets quick, main, all; give the flag once for each."""
     seed_groups: int | None = None
@@ -125,7 +127,8 @@ def run(arguments: Arguments) -> int:
     wanted = _plan(arguments)
     suites = suite_code(task for tasks in (wanted.tasks, *(m.tasks for m in wanted.models)) for task in tasks)
     if not arguments.dry_run:
-        announce([*suites, *(code for m in wanted.models for code in policy_code(m.policy, m.arguments))])
+        of_suites = [*suites, *training_code(wanted.suites)]
+        announce([*of_suites, *(code for m in wanted.models for code in policy_code(m.policy, m.arguments))])
         # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
         sys.path.insert(0, os.getcwd())
     elif suites:
@@ -165,12 +168,13 @@ def _run(
     rendering_here: bool,
 ) -> int:
     from roep_gym.envs.rendering import check_rendering
+    from roep_gym.evaluate.run.determinism_stage import mismatches
     from roep_gym.evaluate.run.driver import evaluate
     from roep_gym.evaluate.run.progress import ProgressObserver
 
     # Asked to end, as by a batch system: the same as Ctrl-C, so that the Dataset is written.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if rendering_here and any(find_suite(row.suite_source).needs_renderer for row in plan.rows):
+    if rendering_here and any(row.find_suite().needs_renderer for row in plan.rows):
         rendering = check_rendering()
         if rendering.backend not in _BACKENDS:
             raise unknown_name("rendering backend in MUJOCO_GL", rendering.backend, _BACKENDS)
@@ -188,6 +192,8 @@ def _run(
         gate.print_claims(out)
     else:
         print_tables(make_tables(open_run(out), ["success"]), "table")
+    for sentence in mismatches(RunDirectory(out)):
+        say(sentence)
     say(
         f"{summary.recorded} episodes recorded, {summary.unavailable} unavailable for lack of a shield, "
         f"{len(summary.incomplete)} incomplete, {len(summary.aborts)} aborted attempts."
@@ -266,9 +272,14 @@ def _plan(arguments: Arguments) -> EvaluationPlan:
     if arguments.policy:
         label = arguments.model or arguments.policy.rpartition(":")[2]
         source["models"] = [
-            {"name": label, "policy": arguments.policy, "arguments": policy_arguments(arguments.argument)}
+            {"name": label, "policy": arguments.policy, "arguments": key_values(arguments.argument)}
         ]
         source.setdefault("name", label)
+    if arguments.suite_argument:
+        if not arguments.task:
+            raise InvalidInputError("Expected --task with --suite-argument, got none; name the tasks.")
+        described = key_values(arguments.suite_argument, "--suite-argument")
+        source["suites"] = {split_task(task)[0]: described for task in arguments.task}
     replacements: dict[str, Any] = {
         "name": arguments.name,
         "tasks": list(arguments.task),

@@ -14,7 +14,7 @@ from typing import Annotated
 import tyro
 import yaml
 
-from roep_gym.cli.arguments import Repeated, policy_arguments
+from roep_gym.cli.arguments import Repeated, key_values
 from roep_gym.cli.foreign_code import announce, policy_code
 from roep_gym.cli.terminal import say
 from roep_gym.error import unknown_name
@@ -56,7 +56,7 @@ def run(arguments: Arguments) -> None:
     limits = BatchLimits(arguments.max_batch, arguments.max_wait)
     # A policy of one's own, "module:attribute", is found in the working directory, as with `python -m`.
     sys.path.insert(0, os.getcwd())
-    settings = policy_arguments(arguments.argument)
+    settings = key_values(arguments.argument)
     announce(policy_code(arguments.policy, settings))
     make = partial(make_policy, arguments.policy, **settings)
     with (

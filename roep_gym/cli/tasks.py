@@ -10,9 +10,6 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
-
-import tyro
 
 from roep_gym.cli.arguments import Flag
 from roep_gym.cli.terminal import say
@@ -27,8 +24,8 @@ __all__ = ["Arguments", "run"]
 class Arguments:
     """List the suites and their tasks."""
 
-    suite: Annotated[str, tyro.conf.Positional] = ""
-    """Suite to list, a name or module:attribute; every suite if none is given."""
+    suite: str = ""
+    """Suite to list: a name, module:attribute or gym:ENV_ID; default: every suite that has a name."""
     json: Flag = False
     """Print JSON."""
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["ENVIRONMENTS", "make_registered", "register_environments", "register_with_gymnasium"]
 
 ENVIRONMENTS: Mapping[str, str] = {
+    "roep_gym/Gymnasium-v0": "roep_gym.envs.gymnasium_env:GymnasiumEnv",
     "roep_gym/Libero-v0": "roep_gym.envs.libero_env:LiberoEnv",
     "roep_gym/Tabletop-v0": "roep_gym.envs.tabletop_env:TabletopEnv",
 }
@@ -35,7 +36,7 @@ def register_environments() -> None:
             gymnasium.register(name, entry_point=entry_point)
 
 
-def make_registered(env_id: str, **arguments: Any) -> gym.Env[Any, Any]:
+def make_registered(env_id: str, /, **arguments: Any) -> gym.Env[Any, Any]:
     """Make one of `ENVIRONMENTS` without Gymnasium's checker, so that its observations come through as they are."""
     import gymnasium
 

@@ -28,7 +28,7 @@ class FunctionPolicy:
     Args:
         function: Takes the observation, or the observation and the instruction, or those and the names of the entries
             of each vector observation (`PolicyEpisode.fields`). It returns an action, shape (action dimension,), or a
-            chunk, shape (steps, action dimension).
+            chunk, shape (steps, action dimension); a number is an action of one entry.
         observations: What the function looks at, for an evaluation that builds its environment from it; None: no camera
             and no object state. An environment of your own gives what it gives. A mapping of the fields will do.
         contract: The runtime it was made for; None: "n/a" in all fields but the cameras and their resolution,
@@ -67,7 +67,7 @@ class FunctionPolicy:
             InvalidInputError: The function looks up an observation that the environment does not give.
         """
         answers = [np.asarray(self._ask(self._episodes[given.episode], given)) for given in inputs]
-        return [answer[np.newaxis] if answer.ndim == 1 else answer for answer in answers]
+        return [np.atleast_2d(answer) for answer in answers]
 
     def end(self, episode: str) -> None:
         """Forget an episode."""

@@ -95,9 +95,10 @@ class ModelPolicy:
         self._source, self._revision, self._normalize = source, revision, normalization
         self._spaces = _observation_spaces(model.observation_space, observation_key)
         self._single = not isinstance(model.observation_space, spaces.Dict)
-        if not isinstance(model.action_space, spaces.Box) or len(model.action_space.shape) != 1:
+        own = model.action_space
+        if not isinstance(own, spaces.Discrete) and not (isinstance(own, spaces.Box) and len(own.shape) == 1):
             raise InvalidInputError(
-                f"Expected a model with a one-dimensional Box of actions, got {model.action_space}."
+                f"Expected a model with Discrete actions or a one-dimensional Box of them, got {own}."
             )
         self._episodes: dict[str, _Episode] = {}
         frames = {name: space for name, space in self._spaces.items() if name.endswith(("_image", "_depth"))}
@@ -110,19 +111,20 @@ class ModelPolicy:
             object_state="object_state" in self._spaces,
         )
         seen = {"cameras": list(cameras), "resolution": image_size, "rotation": "upright"} if cameras else {}
+        arm: dict[str, Any] = {}
+        if own.shape == (7,):  # other actions have nothing to do with this package's arm
+            arm = {"gripper_sign": "-1 open, +1 close", "eef_orientation": "axis_angle", "settle_steps": 10}
         self.contract = RuntimeContract.applicable(
             checkpoint_source=source,
             checkpoint_revision=revision,
             runtime_bridge="any",
             **seen,
             control_mode="relative",
-            gripper_sign="-1 open, +1 close",
-            eef_orientation="axis_angle",
+            **arm,
             chunk_length=1,
             executed_steps=1,
             replan_after_intervention=False,
             precision=self._precision(),
-            settle_steps=10,
             suite="any",
             mujoco="any",
             robosuite="any",
@@ -138,7 +140,12 @@ class ModelPolicy:
                 on, or the actions have another shape or other bounds.
         """
         own = self._model.action_space
-        if not isinstance(action_space, spaces.Box) or not same_bounds(own, action_space):
+        boxes_fit = (
+            isinstance(own, spaces.Box)
+            and isinstance(action_space, spaces.Box)
+            and same_bounds(own, action_space)
+        )
+        if not boxes_fit and own != action_space:
             raise InvalidInputError(
                 f"Expected an environment with the actions that the model was trained on, {own}, got {action_space}; "
                 "evaluate it with the control mode and the action space of its training."
@@ -191,7 +198,7 @@ class ModelPolicy:
                 episode_start=np.array([episode.state is None]),
                 deterministic=self._deterministic,
             )
-        return np.array(actions)
+        return np.array(actions).reshape(1, -1)  # a Discrete action has no axis of its own
 
     def _observation(self, given: PolicyInput) -> Any:
         batch = {

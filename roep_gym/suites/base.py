@@ -1,8 +1,8 @@
 """The boundary between an evaluation and the tasks that it runs on.
 
-`Suite` is the protocol that every suite satisfies and `SuiteTask` one of its tasks. `SuiteFamily` offers several suites
-whose names are found out when they are asked for. `SETTINGS` are the arguments that an evaluation can make an
-environment with.
+`Suite` is the protocol that every suite satisfies and `SuiteTask` one of its tasks; `MeasuredSuite` is what one adds
+whose environments promise nothing. `SuiteFamily` offers several suites whose names are found out when they are asked
+for. `SETTINGS` are the arguments that an evaluation can make an environment with.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from roep_gym.typing import JSON
 if TYPE_CHECKING:
     import gymnasium as gym
 
-__all__ = ["SETTINGS", "Suite", "SuiteFamily", "SuiteTask"]
+__all__ = ["SETTINGS", "MeasuredSuite", "Suite", "SuiteFamily", "SuiteTask"]
 
 SETTINGS: tuple[str, ...] = (
     "cameras",
@@ -107,14 +107,25 @@ class Suite(Protocol):
         """
 
 
+@runtime_checkable
+class MeasuredSuite(Protocol):
+    """A suite of environments that nobody has tested against `Suite`: before a run, it is measured what they repeat."""
+
+    def measure(self, task: str, **settings: Any) -> Mapping[str, JSON]:
+        """Return whether the environment of a task repeats its episodes, as `roep_gym.suites.determinism.measure`."""
+
+
 class SuiteFamily(Protocol):
-    """Suites of one origin, whose names begin with the name of the family and an underscore."""
+    """Suites of one origin, whose names begin with the name of the family and an underscore.
+
+    A family of this package that has `split(text)`, which parts suite and task, is named before a colon instead.
+    """
 
     def names(self) -> Sequence[str]:
         """Return the names of the suites that are complete."""
 
-    def suite(self, name: str) -> Suite:
-        """Return a suite; whether it exists shows when its tasks are asked for."""
+    def suite(self, name: str, **arguments: JSON) -> Suite:
+        """Return a suite, with the plan's arguments for it; whether it exists shows when its tasks are asked for."""
 
     def find_task(self, suite: str | None, text: str) -> tuple[str, str]:
         """Return suite and name of the task that a text names, in one suite or in those that need no naming."""
