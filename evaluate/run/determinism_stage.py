@@ -54,7 +54,7 @@ def mismatches(run: RunDirectory) -> list[str]:
         unequal = [f"{words}: {result[name]}" for name, words in _COMPARED.items() if result[name] != "equal"]
         if unequal:
             sentences.append(
-                f"Expected {label.partition(' ')[0]} to repeat an episode with the same seed and actions, got "
+                f"Expected {label.partition(' {')[0]} to repeat an episode with the same seed and actions, got "
                 f"{'; '.join(unequal)}; the noise floor has to carry it."
             )
     return sentences
