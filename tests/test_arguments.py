@@ -13,10 +13,10 @@ import pytest
 from training_shields import RareShield
 
 import roep_gym  # noqa: F401
-from roep_gym.arguments import plain, read_integer, read_number
+from roep_gym.arguments import check_names, plain, read_integer, read_number
 from roep_gym.envs import LiberoEnv, TabletopEnv
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.wrappers import (
     PenalizeIntervention,
     PerturbObservation,
@@ -101,6 +101,13 @@ def test_what_is_no_number_is_refused(value: Any) -> None:
 def test_a_number_out_of_its_range_is_refused(value: float) -> None:
     with pytest.raises(InvalidInputError, match=r"Expected share to be a finite number in 0\.\.1, got "):
         read_number("share", value, 0.0, 1.0)
+
+
+def test_the_first_unknown_name_is_refused_with_the_closest_and_the_remedy() -> None:
+    check_names("colour", [], ("black", "green"))
+    check_names("colour", ["black"], ("black", "green"))
+    with pytest.raises(UnknownNameError, match=r"^Unknown colour 'gren'\. Did you mean 'green'\? Mix one\.$"):
+        check_names("colour", ["black", "gren", "blu"], ("black", "green"), "Mix one.")
 
 
 def test_plain_keeps_what_is_no_number() -> None:

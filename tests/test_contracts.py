@@ -11,7 +11,7 @@ import pytest
 
 import roep_gym  # noqa: F401 (registers the environments)
 from roep_gym.contracts import FIELDS, RuntimeContract
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, UnknownNameError
 from roep_gym.policies.registry import make_policy
 
 EVALUATION = {
@@ -19,6 +19,15 @@ EVALUATION = {
     "executed_steps", "replan_after_intervention", "mujoco", "robosuite",
 }  # fmt: skip
 """What the evaluation measures of every policy."""
+
+
+def test_replaced_changes_the_named_fields_alone_and_refuses_others() -> None:
+    contract = RuntimeContract.applicable(suite="any")
+    assert contract.replaced(None) == contract
+    changed = contract.replaced({"suite": "libero_goal"}).to_dict()
+    assert {name for name, value in contract.to_dict().items() if changed[name] != value} == {"suite"}
+    with pytest.raises(UnknownNameError, match=r"Unknown contract field 'siute'\. Did you mean 'suite'"):
+        contract.replaced({"siute": "any"})
 
 
 @pytest.mark.parametrize("name", ["random", "expert", "visuomotor", "blind"])
