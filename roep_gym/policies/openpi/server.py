@@ -203,19 +203,20 @@ class OpenPISession:
         key = _entry(told, "key", str, "")
         opened = self._episodes.pop(key, None)
         step = _entry(told, "step", int, 0 if opened is None else opened.step)
-        begins = opened is None or (step == 0 and "step" in told) or request.get("reset") is True
-        if opened is not None and not key:
-            begins = begins or _entry(request, "prompt", str, "") != opened.episode.instruction
-        if begins:
-            if opened is None and step > 0:
+        if opened is None:
+            if step > 0:
                 raise InvalidInputError(
                     f"Expected the episode {shown(key)} to begin with its step 0, got step {step}; begin it again on "
                     f"this connection, which has at most {MAX_OPEN_EPISODES} episodes open."
                 )
-            if opened is not None:
-                self._policy.end(opened.episode.key)
             opened = self._begin(key, told, request)
-        assert opened is not None
+        elif (
+            (step == 0 and "step" in told)
+            or request.get("reset") is True
+            or (not key and _entry(request, "prompt", str, "") != opened.episode.instruction)
+        ):
+            self._policy.end(opened.episode.key)
+            opened = self._begin(key, told, request)
         self._episodes[key] = opened  # the last one is the one asked about last
         return opened
 
