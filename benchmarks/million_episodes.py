@@ -29,6 +29,7 @@ import numpy as np
 from roep_gym import contracts, seeding
 from roep_gym.atomic_file import write_atomically
 from roep_gym.episode import EpisodeIdentity
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.evaluate.plan import (
     CONDITION_SETS,
     EvaluationPlan,
@@ -44,7 +45,6 @@ from roep_gym.evaluate.store.journal import Journal
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import save_dataset
-from roep_gym.record import EpisodeRecord
 from roep_gym.wrappers.episode_trace import EpisodeTrace, TraceLayout
 from roep_gym.wrappers.profiles import Profile
 

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from roep_gym import contracts, seeding
 from roep_gym.arguments import check_names, plain, read_integer
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
+from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
-from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.suites.base import Suite, SuiteTask
 from roep_gym.suites.registry import NamedTask, find_suite, find_tasks

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from roep_gym.episode_record import NOT_RUN, REASONS, UNSAFE_CHANNELS, EpisodeSummary, Variable
 from roep_gym.error import InvalidInputError
-from roep_gym.record import NOT_RUN, REASONS, UNSAFE_CHANNELS, EpisodeSummary, Variable
 
 __all__ = [
     "CONDITIONS",

@@ -24,6 +24,7 @@ from roep_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from roep_gym.contracts import RuntimeContract
     from roep_gym.episode import EpisodeIdentity
+    from roep_gym.episode_record import EpisodeRecord
     from roep_gym.error import (
         DependencyNotInstalledError,
         InfrastructureError,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     )
     from roep_gym.policies.base import Policy
     from roep_gym.policies.registry import make_policy
-    from roep_gym.record import EpisodeRecord
     from roep_gym.seeding import generator
     from roep_gym.version import __version__
 else:

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from roep_gym.array_digest import arrays_digest
+from roep_gym.episode_record import REASONS
 from roep_gym.error import InvalidInputError
-from roep_gym.record import REASONS
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.shields.features import assemble, feature_names, field_indices
 from roep_gym.shields.labels import (

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roep_gym.arguments import check_names
+from roep_gym.episode_record import REASONS, EpisodeRecord
 from roep_gym.error import InvalidInputError
-from roep_gym.record import REASONS, EpisodeRecord
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.typing import Array, BoolArray
 

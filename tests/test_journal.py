@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from roep_gym.episode import EpisodeIdentity
+from roep_gym.episode_record import UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.store.journal import Abort, Journal, recorded_times
 from roep_gym.evaluate.store.packed_record import PackedRecord, pack_record
-from roep_gym.record import UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 
 
 def record(steps: int = 3, **summary: Any) -> EpisodeRecord:

@@ -21,8 +21,8 @@ from roep_gym.envs.libero_env import LiberoEnv
 from roep_gym.envs.libero_safety import SafetyLimits
 from roep_gym.envs.libero_simulation import SETTLE_ACTION
 from roep_gym.envs.task_catalog import find_task, initial_states
+from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import InfrastructureError, InvalidInputError, PolicyOutputError
-from roep_gym.record import UNSAFE_CHANNELS
 
 pytestmark = pytest.mark.libero
 

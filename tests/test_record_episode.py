@@ -16,9 +16,9 @@ from gymnasium import spaces
 import roep_gym  # noqa: F401
 from roep_gym.envs.tabletop_policies import scripted_policy
 from roep_gym.episode import EpisodeIdentity
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.error import InvalidInputError, PolicyOutputError, UnknownNameError
 from roep_gym.evaluate.schema import EPISODE_VARIABLES, REASONS
-from roep_gym.record import EpisodeRecord
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, StepBudget
 from roep_gym.wrappers.profiles import PROFILES
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from roep_gym.arguments import check_names
 from roep_gym.episode import EpisodeIdentity
-from roep_gym.record import NOT_RUN, UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
+from roep_gym.episode_record import NOT_RUN, UNSAFE_CHANNELS, EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.shields import PROJECTIONS, SHIELD_REASONS
 from roep_gym.typing import JSON, Array, FloatArray, Info
 

@@ -12,8 +12,8 @@ from gymnasium import spaces
 
 from roep_gym.arguments import check_names
 from roep_gym.episode import EpisodeIdentity, EpisodeTracker
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.error import InvalidInputError, PolicyOutputError
-from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array, Info
 from roep_gym.wrappers.episode_trace import (
     FRAME_CHOICES,

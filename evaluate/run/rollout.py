@@ -16,9 +16,9 @@ import numpy as np
 from gymnasium import spaces
 
 from roep_gym.episode import EpisodeIdentity, policy_seed
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
 from roep_gym.policies.base import ObservationRequest, Policy, PolicyEpisode, PolicyInput, one_process
-from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 from roep_gym.wrappers.record_episode import RecordEpisode
 from roep_gym.wrappers.stack_order import find_attribute

@@ -14,6 +14,7 @@ import numpy as np
 from roep_gym import contracts, fingerprint
 from roep_gym.arguments import check_names
 from roep_gym.envs.numeric_probe import numeric_probe
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
@@ -23,7 +24,6 @@ from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
 from roep_gym.policies.base import Policy, one_process
 from roep_gym.policies.registry import make_policy
-from roep_gym.record import EpisodeRecord
 from roep_gym.typing import JSON
 
 __all__ = ["EpisodeWorker"]

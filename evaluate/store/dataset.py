@@ -19,6 +19,7 @@ import xarray as xr
 
 from roep_gym import contracts, fingerprint
 from roep_gym.episode import EpisodeIdentity
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.evaluate.plan import PlannedEpisode, ResolvedPlan
 from roep_gym.evaluate.schema import (
     EPISODE_VARIABLES,
@@ -33,7 +34,6 @@ from roep_gym.evaluate.store.journal import Abort, Journal
 from roep_gym.evaluate.store.row_shield import RowShield, load_row_shield
 from roep_gym.evaluate.store.run_directory import RunDirectory
 from roep_gym.evaluate.store.storage import save_dataset, write_records
-from roep_gym.record import EpisodeRecord
 from roep_gym.typing import Array
 
 __all__ = ["build_dataset", "build_steps", "contract_entries", "observed_value", "write_run"]

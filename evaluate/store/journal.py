@@ -15,10 +15,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from roep_gym.episode_record import EpisodeRecord
 from roep_gym.error import InvalidInputError, RecordConflictError, RoepError, bounded
 from roep_gym.evaluate.plan import PlannedEpisode
 from roep_gym.evaluate.store.packed_record import PackedRecord, unpack_record
-from roep_gym.record import EpisodeRecord
 
 __all__ = ["Abort", "Journal", "recorded_times"]
 

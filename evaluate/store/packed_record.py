@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from roep_gym.array_digest import arrays_digest
+from roep_gym.episode_record import EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.evaluate.schema import EPISODE_VARIABLES
-from roep_gym.record import EpisodeAttributes, EpisodeRecord, EpisodeSummary
 from roep_gym.typing import Array
 
 __all__ = ["PackedRecord", "pack_record", "unpack_record"]

@@ -18,8 +18,8 @@ from roep_gym.envs.placement import is_at_rest, shift_placement
 from roep_gym.envs.task_catalog import Task, find_task
 from roep_gym.envs.task_catalog import initial_states as stored_states
 from roep_gym.episode import SAMPLED, InitState
+from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import InfrastructureError, InvalidInputError
-from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.typing import Array, FloatArray, Info
 
 __all__ = ["CAMERAS", "LiberoEnv"]

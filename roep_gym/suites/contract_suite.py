@@ -23,8 +23,8 @@ from gymnasium import spaces
 
 from roep_gym import seeding
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState
+from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import UnknownNameError
-from roep_gym.record import UNSAFE_CHANNELS
 from roep_gym.suites.base import SETTINGS, Suite, SuiteTask
 from roep_gym.suites.registry import find_task
 

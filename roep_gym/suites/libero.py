@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roep_gym.envs import task_catalog
-from roep_gym.record import UNSAFE_CHANNELS
+from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.suites.base import SETTINGS, SuiteTask
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from roep_gym.arguments import read_number
-from roep_gym.record import REASONS
+from roep_gym.episode_record import REASONS
 from roep_gym.typing import Info
 from roep_gym.wrappers.episode_trace import termination_reason
 
