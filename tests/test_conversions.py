@@ -292,10 +292,14 @@ def test_rot6d_takes_columns_and_comes_back():
     np.testing.assert_allclose(axis_angle_of_rot6d(rot6d(matrix)), [0.4, -1.1, 0.7], atol=1e-12)
 
 
-@pytest.mark.parametrize("columns", [np.zeros(6), [1, 0, 0, 2, 0, 0]])
-def test_what_is_no_rotation_is_refused(columns: Any):
-    with pytest.raises(InvalidInputError, match="zero or parallel"):
-        axis_angle_of_rot6d(np.asarray(columns, dtype=float))
+@pytest.mark.parametrize(
+    "columns", [np.zeros(6), [1, 0, 0, 2, 0, 0], [np.nan, 0, 0, 0, 1, 0], [np.inf, 0, 0, 0, 1, 0]]
+)
+def test_what_is_no_rotation_is_no_number_and_leaves_its_neighbours(columns: Any):
+    found = axis_angle_of_rot6d(np.array([SIX[0], columns, SIX[2]]))
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(found[[0, 2]], [SIX_AS_VECTORS[0], SIX_AS_VECTORS[2]], atol=2e-5)
+    assert np.isnan(axis_angle_of_rot6d(np.asarray(columns, dtype=float))).all()
 
 
 PROPRIO = {
@@ -396,6 +400,13 @@ def test_xvlas_actions():
     np.testing.assert_allclose(xvla_actions(chunk), expected, atol=2e-5)
     with pytest.raises(InvalidInputError, match=re.escape("Expected actions of X-VLA (..., 20), got (3, 7)")):
         xvla_actions(chunk[:, :7])
+
+
+@pytest.mark.parametrize("step", ACTION_STEPS)
+def test_no_step_of_a_chunk_makes_a_number_of_none(step: str):
+    chunk = np.full((1, 20), 0.5)
+    chunk[0, 9] = chunk[0, -1] = np.nan
+    assert np.isnan(prepare_actions(chunk, [step])[0, -1])
 
 
 @pytest.mark.parametrize("step", ACTION_STEPS)

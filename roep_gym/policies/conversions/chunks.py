@@ -140,22 +140,25 @@ def gripper_inverted(actions: Array) -> FloatArray:
 
 
 def gripper_thresholded(actions: Array) -> FloatArray:
-    """Replace the last entry of actions (..., n) by 1 where it is above 0.5, else by -1.
+    """Replace the last entry of actions (..., n) by 1 where it is above 0.5, else by -1; NaN stays.
 
     Source: X-VLA's LIBERO client.
     """
-    return _with_gripper(actions, lambda gripper: np.where(gripper > 0.5, 1.0, -1.0))
+    return _with_gripper(
+        actions, lambda gripper: np.where(np.isnan(gripper), gripper, np.where(gripper > 0.5, 1.0, -1.0))
+    )
 
 
 def xvla_actions(actions: Array) -> FloatArray:
     """Return the absolute actions (..., 7) of X-VLA's numbers (..., 20), float64.
 
     Position in metres, rotation vector in radians and gripper, -1 open and +1 closed, of the first arm; the second,
-    entries 10 to 19, does not exist in LIBERO. The environment must be in the control mode "absolute".
+    entries 10 to 19, does not exist in LIBERO. What is no rotation becomes NaN, which an evaluation counts as the
+    policy's failure. The environment must be in the control mode "absolute".
     Source: X-VLA's LIBERO client.
 
     Raises:
-        InvalidInputError: There are fewer than ten entries, or the rotation is none.
+        InvalidInputError: There are not 20 entries, or the 10 of one arm.
     """
     actions = np.asarray(actions, dtype=np.float64)
     if actions.ndim == 0 or actions.shape[-1] not in (10, 20):

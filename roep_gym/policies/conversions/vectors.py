@@ -68,10 +68,11 @@ def axis_angle_of_rot6d(columns: FloatArray) -> FloatArray:
     """Return the rotation vectors (..., 3), of an angle in [0, pi], of two columns (..., 6) of a rotation matrix.
 
     The second column is made orthogonal to the first, both are made of unit length, and the third is their cross
-    product. Source: `Rotate6D_to_AxisAngle` of X-VLA's LIBERO client, which computes in single precision.
+    product. Columns that are zero, parallel or not finite give NaN.
+    Source: `Rotate6D_to_AxisAngle` of X-VLA's LIBERO client, which computes in single precision.
 
     Raises:
-        InvalidInputError: The columns are zero or parallel, or there are not six entries.
+        InvalidInputError: There are not six entries.
     """
     columns = np.asarray(columns, dtype=np.float64)
     if columns.shape[-1:] != (6,):
@@ -80,8 +81,11 @@ def axis_angle_of_rot6d(columns: FloatArray) -> FloatArray:
     second = columns[..., 3:]
     second = _unit(second - (first * second).sum(axis=-1, keepdims=True) * first)
     matrix = np.stack([first, second, np.cross(first, second)], axis=-1)
-    vectors = Rotation.from_matrix(matrix.reshape(-1, 3, 3)).as_rotvec()
-    return np.asarray(vectors).reshape(*columns.shape[:-1], 3)
+    vectors = np.full((*columns.shape[:-1], 3), np.nan)
+    rotations = np.isfinite(matrix).all(axis=(-2, -1))
+    if rotations.any():
+        vectors[rotations] = Rotation.from_matrix(matrix[rotations]).as_rotvec().reshape(-1, 3)
+    return vectors
 
 
 def libero_state(proprio: Mapping[str, float], antipode: Antipode = "kept") -> FloatArray:
@@ -130,10 +134,8 @@ def xvla_state(controller_pose: Array) -> FloatArray:
 
 
 def _unit(vectors: FloatArray) -> FloatArray:
-    length = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    if not (length > 1e-9).all():
-        raise InvalidInputError(
-            "Expected two independent columns of a rotation matrix, got zero or parallel ones."
-        )
-    unit: FloatArray = vectors / length
+    """Return vectors of unit length; NaN where one has no direction."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        length = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        unit: FloatArray = vectors / np.where(length > 1e-9, length, np.nan)
     return unit
