@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -147,7 +147,7 @@ def example_episodes(run: Run, most: int = 24) -> list[EpisodeKey]:
         _first(run, _Kind(condition, "", success), _has_frames, [row])
         for row, condition, success in product(range(run.rows), ("baseline", "perturb", "full"), (1, 0))
     )
-    return [key for key in found if key is not None][:most]
+    return list(islice((key for key in found if key is not None), most))
 
 
 def episode_label(run: Run, key: EpisodeKey) -> str:

@@ -117,11 +117,13 @@ class Run:
 
     def at(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's planned episodes in a condition, in the order of their keys."""
-        if condition not in self.conditions:
-            return np.empty(0, dtype=np.int64)
-        index = self.conditions.index(condition)
-        chosen = (self.data["row_index"].values == row) & (self.data["condition_index"].values == index)
-        return np.flatnonzero(chosen)
+        return self._planned.get((row, condition), np.empty(0, dtype=np.int64))
+
+    @cached_property
+    def _planned(self) -> Mapping[tuple[int, str], IntArray]:
+        keys = ["row_index", "condition_index"]
+        places = pd.DataFrame({name: self.data[name].values for name in keys}).groupby(keys).indices
+        return {(int(row), self.conditions[k]): at for (row, k), at in places.items()}
 
     def recorded(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's recorded episodes in a condition, in the order of their keys."""
