@@ -25,6 +25,7 @@ from roep_gym.evaluate.report.render import FORMS, csv_text, html_text, latex_te
 from roep_gym.evaluate.report.table import Cell, Column, Table, count, missing, number, rate, text
 from roep_gym.evaluate.report.tables import TABLES, make_tables
 
+lines = Table.lines
 TOLERANCE = 0.0005 + 1e-9
 """Published means are rounded in no one way."""
 
@@ -32,12 +33,6 @@ TOLERANCE = 0.0005 + 1e-9
 def published(name):
     with (PAPER / f"{name}.csv").open() as stream:
         return list(csv.DictReader(stream))
-
-
-def lines(table):
-    """Return the values of a table, one mapping a row."""
-    names = [column.name for column in table.columns]
-    return [{n: cell.value for n, cell in zip(names, row, strict=True)} for row in table.rows]
 
 
 def csv_lines(table):

@@ -6,9 +6,8 @@ Each function makes a table of what `roep_gym.evaluate.judging`, `.statistics` o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -335,38 +334,30 @@ def premises_table(comparison: Comparison) -> Table:
 def beside_paper_table(beside: pd.DataFrame) -> Table:
     """Return a run beside the published numbers, of `roep_gym.evaluate.comparison.published.beside_published`."""
 
-    def absent(line: Mapping[str, Any]) -> str:
-        in_paper = bool(line["published_model"])
+    def absent(line: xr.Dataset) -> str:
+        in_paper = bool(line["published_model"].item())
         return "the run does not hold it" if in_paper else "the paper has no such model and task"
 
     def published(name: str, heading: str = "paper") -> Field:
-        def cell(line: Mapping[str, Any]) -> Cell:
-            return text(line[f"published_{name}"]) if line["published_model"] else missing(absent(line))
+        def cell(line: xr.Dataset) -> Cell:
+            in_paper = bool(line["published_model"].item())
+            return text(line[f"published_{name}"].item()) if in_paper else missing(absent(line))
 
         return Field(f"published_{name}", heading, "left", cell=cell)
 
-    def own(name: str, heading: str) -> Field:
-        return Field(name, heading, "left", cell=lambda line: text(line[name]))
-
-    def numbers(name: str, heading: str, form: str = ".2f") -> tuple[Field, ...]:
-        return tuple(
-            Field(
-                column,
-                shown,
-                cell=lambda line, column=column: number(float(line[column]), form, absent(line)),
-            )
-            for column, shown in ((name, heading), (f"published_{name}", "paper"))
-        )
+    def numbers(name: str, heading: str, form: str = ".2f") -> tuple[Field, Field]:
+        return _number(name, heading, form, absent), _number(f"published_{name}", "paper", form, absent)
 
     def difference(name: str) -> Field:
-        def cell(line: Mapping[str, Any]) -> Cell:
+        def cell(line: xr.Dataset) -> Cell:
             value, low, high = (float(line[f"{name}{part}"]) for part in ("", "_low", "_high"))
             return _with_bounds(value, low, high, absent(line))
 
         return Field(name, "Difference", parts=_BOUNDS, cell=cell)
 
+    status, factor = _texts(*words(claim_status="Claim status", limiting_factor="Limiting factor"))
     fields = (
-        *(own(column.name, column.heading) for column in ROW_COLUMNS),
+        *_LABELS,
         published("model", "Paper's model"),
         *numbers("clean_sr", "Clean SR"),
         difference("clean_difference"),
@@ -374,13 +365,14 @@ def beside_paper_table(beside: pd.DataFrame) -> Table:
         difference("perturb_difference"),
         *numbers("delta_sr", "Delta SR", "+.2f"),
         *numbers("timeout_rate", "Medium timeouts"),
-        own("claim_status", "Claim status"),
+        status,
         published("claim_status"),
-        own("limiting_factor", "Limiting factor"),
+        factor,
         published("limiting_factor"),
     )
     notes = (
         "Difference: run minus paper with Newcombe's interval for independent rates; the paper's episodes cannot "
         "be paired with the run's, and a difference may come from the checkpoint, the simulator or the budget.",
     )
-    return table_of("paper", "The run beside Table 3 of the paper", fields, beside.to_dict("records"), notes)
+    lines = _lines(beside.to_xarray(), "index")
+    return table_of("paper", "The run beside Table 3 of the paper", fields, lines, notes)
