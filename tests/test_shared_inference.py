@@ -303,7 +303,7 @@ def test_settings_outside_their_range_are_refused() -> None:
         (["--max-wait", "1"], "Expected --max-wait only with --inference shared"),
         (["--inference-threads", "2"], "Expected --inference-threads only with --inference shared"),
         (["--inference", "shraed"], "Unknown choice of inference 'shraed'. Did you mean 'shared'?"),
-        (["--inference", "shared", "--max-batch", "0"], "Expected a largest batch of at least 1 decision"),
+        (["--inference", "shared", "--max-batch", "0"], "Expected max_batch to be an integer >= 1, got 0."),
     ],
 )
 def test_flags_that_do_not_go_together_are_refused(options: list[str], message: str) -> None:
