@@ -129,8 +129,8 @@ def train_shield(episodes: Sequence[BootstrapEpisode], config: ShieldConfig | No
         "best_epoch": network.best_epoch,
         "constant_loss": network.constant_loss,
     }
-    weights = [array for layer in network.layers for array in layer]
-    if not all(np.isfinite(array).all() for array in (network.loss, *weights)):
+    weights = [array for layer in network.layers for array in (layer.weight, layer.bias)]
+    if not all(np.isfinite(array).all() for array in (np.array(network.loss), *weights)):
         reason = "training diverged: the loss or a weight is not finite"
         return TrainingOutcome("failed", reason, None, metadata)
     metadata |= {"validation_loss": network.loss}

@@ -171,7 +171,7 @@ def _shield_support(evidence: Evidence) -> Outcome:
     tau, positive = data["shield_tau"].values, data["risk_positive_episodes"].values
     least = evidence.config.min_risk_positive_episodes
     problems: list[Problem] = [
-        (~evidence.shield, _no_shield(data)),
+        (~evidence.shield, _no_shield(data).tolist()),
         (~np.isfinite(tau), "no finite threshold tau"),
         (positive < least, f"fewer risk-positive episodes than {least}"),
     ]

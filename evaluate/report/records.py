@@ -123,7 +123,9 @@ class Run:
     def _planned(self) -> Mapping[tuple[int, str], IntArray]:
         keys = ["row_index", "condition_index"]
         places = pd.DataFrame({name: self.data[name].values for name in keys}).groupby(keys).indices
-        return {(int(row), self.conditions[k]): at for (row, k), at in places.items()}
+        return {
+            (int(row), self.conditions[k]): np.asarray(at, dtype=np.int64) for (row, k), at in places.items()
+        }
 
     def recorded(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's recorded episodes in a condition, in the order of their keys."""

@@ -155,7 +155,7 @@ class GymnasiumEnv(TaskEnvironment):
             self._vectors = vector_entries(described, self._flat.boxes, self._dropped, env_id)
             names = vector_names(described, self._flat.boxes, self._vectors)
             self.observation_fields: dict[str, tuple[str, ...]] = {PROPRIO: names} if names else {}
-            self.action_space = self._actions
+            self.action_space = cast(spaces.Space[Array], self._actions)
             self.observation_space = cast(spaces.Space[dict[str, Array]], self._space())
         except RoepError:
             self._env.close()

@@ -159,7 +159,8 @@ class PolicyContractTests(ABC):
     def _run(self, policy: Policy, numbers: Sequence[int], *, batched: bool = False) -> list[list[Array]]:
         """Run episodes side by side and return the chunks of each."""
         episodes = [self.make_episode(number) for number in numbers]
-        steps = policy.contract.executed_steps or 1
+        stated = policy.contract.executed_steps
+        steps = stated if isinstance(stated, int) else 1
         chunks: list[list[Array]] = [[] for _ in episodes]
         for episode in episodes:
             policy.begin(episode)
