@@ -130,7 +130,8 @@ class Run:
     def recorded(self, row: int, condition: str) -> IntArray:
         """Return the positions of a row's recorded episodes in a condition, in the order of their keys."""
         at = self.at(row, condition)
-        return at[self.data["success"].values[at] != NOT_RUN]
+        ran: IntArray = at[self.data["success"].values[at] != NOT_RUN]
+        return ran
 
     def unavailable(self, row: int, condition: str) -> bool:
         """Return whether a condition needs a shield that the row does not have."""
