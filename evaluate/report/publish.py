@@ -66,18 +66,17 @@ def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYT
     """
     noting = _NotingRun(run.folder, run.data, run.judgement)
     report_page(noting, make_tables(noting), draw_figures(noting), run.folder)
-    read = noting.read
-    left_out = _left_out(run, read)
+    left_out = _left_out(noting)
     provenance = {**run.provenance, "published": [*run.provenance.get("published", ()), *left_out]}
     out = Path(out)
     with new_folder(out) as temporary:
         write_records(run.data.assign_attrs(provenance=json.dumps(provenance, sort_keys=True)), temporary)
-        for (row, condition), names in read.steps.items():
+        for (row, condition), names in noting.steps_read.items():
             path = run.steps_path(row, condition)
             # By "row_size" steps are divided into episodes; below, frames belong to a "step".
             kept = load_dataset(path)[["row_size", *sorted(names - {"row_size"})]]
             save_dataset(kept, temporary / "steps" / path.name, compress=True)
-        for key, names in read.frames.items():
+        for key, names in noting.frames_read.items():
             buffer, frames = io.BytesIO(), run.frames(key)
             np.savez_compressed(buffer, **{n: frames[n] for n in sorted({"step", *names})})  # type: ignore[arg-type]
             write_atomically(temporary / "frames" / run.frames_path(key).name, buffer.getvalue())
@@ -89,14 +88,6 @@ def publish_run(run: Run, out: Path | str, *, max_megabytes: float = MAX_MEGABYT
                 f"{megabytes:.1f} MB ({sizes}); allow more megabytes, or publish a run of fewer rows."
             )
     return Published(out, megabytes, tuple(left_out))
-
-
-@dataclass(frozen=True)
-class _Read:
-    """Names of the arrays that were read, by file."""
-
-    steps: dict[tuple[int, str], set[str]] = field(default_factory=lambda: defaultdict(set))
-    frames: dict[EpisodeKey, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
 class _Noting(Mapping[_Key, _Value]):
@@ -119,28 +110,29 @@ class _Noting(Mapping[_Key, _Value]):
 
 @dataclass(frozen=True)
 class _NotingRun(Run):
-    """A run that notes what is read of its steps and frames."""
+    """A run that notes the names of the arrays that are read of its steps and frames, by file."""
 
-    read: _Read = field(default_factory=_Read)
+    steps_read: dict[tuple[int, str], set[str]] = field(default_factory=lambda: defaultdict(set))
+    frames_read: dict[EpisodeKey, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def steps(self, row: int, condition: str) -> Iterator[tuple[EpisodeKey, Steps]]:
         if not self.steps_path(row, condition).exists():
             return
-        noted = self.read.steps[row, condition]  # a damaged file is noted too, and refused later
+        noted = self.steps_read[row, condition]  # a damaged file is noted too, and refused later
         for key, part in super().steps(row, condition):
             yield key, _Noting[Hashable, xr.DataArray](part, noted)
 
     def frames(self, key: EpisodeKey) -> Mapping[str, Array]:
         if not self.frames_path(key).exists():
             return {}
-        noted = self.read.frames[key]
+        noted = self.frames_read[key]
         return _Noting(super().frames(key), noted)
 
 
-def _left_out(run: Run, read: _Read) -> list[str]:
+def _left_out(run: _NotingRun) -> list[str]:
     """Return what is not published, a sentence for each kind of file that the run has."""
     sentences = []
-    for part, kept in zip(_PARTS, (len(read.steps), len(read.frames)), strict=True):
+    for part, kept in zip(_PARTS, (len(run.steps_read), len(run.frames_read)), strict=True):
         stored = len(list((run.folder / part).glob("*")))
         if stored:
             sentences.append(
