@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,24 +70,24 @@ def write_lerobot(export: RunExport, folder: Path) -> LeRobotExport:
         raise DependencyNotInstalledError(
             'Expected the package pyarrow, but it is not installed; run pip install "roep-gym[lerobot]".'
         ) from error
-    features = _features(export.layout)
-    with new_folder(folder) as temporary, _Writer(temporary, features) as writer:
+    with new_folder(folder) as temporary, closing(_Writer(temporary, export.layout)) as writer:
         for episode in export.episodes():
-            writer.add(episode, _columns(episode, export.layout))
+            writer.add(episode)
         if not writer.lines:
             raise InvalidInputError(
                 "Expected at least one episode with a step to export, got none; select others."
             )
-        writer.finish(_frames_per_second(export.layout), export.robot_type, export.metadata)
+        writer.finish(export.robot_type, export.metadata)
     return LeRobotExport(folder, len(writer.lines), writer.rows)
 
 
 class _Writer:
     """Writes data files as episodes come, and what describes them at the end."""
 
-    def __init__(self, folder: Path, features: Mapping[str, dict[str, JSON]]) -> None:
-        self._folder, self._features = folder, features
-        self._schema = _schema(features)
+    def __init__(self, folder: Path, layout: ExportLayout) -> None:
+        self._folder, self._features = folder, _features(layout)
+        self._frames_per_second = CONTROL_RATE / (layout.chunk or 1)
+        self._schema = _schema(self._features)
         self._tasks: dict[str, int] = {}
         self._vectors: dict[str, list[Array]] = {}
         self._counts: dict[str, Array] = {}
@@ -95,20 +96,22 @@ class _Writer:
         self.lines: list[dict[str, Any]] = []
         self.rows = 0
 
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-
-    def add(self, episode: ExportEpisode, columns: Mapping[str, Array]) -> None:
+    def add(self, episode: ExportEpisode) -> None:
         """Write the rows of one episode."""
         import pyarrow as pa
 
         rows, instruction = len(episode), str(episode.metadata["instruction"])
         task = self._tasks.setdefault(instruction, len(self._tasks))
-        numbers = {
-            **columns,
+        done = np.arange(rows) == rows - 1
+        numbers: dict[str, Array] = {
+            "observation.state": episode.proprio,
+            "action": episode.action.reshape(rows, -1),
+            "next.reward": episode.reward,
+            "next.done": done,
+            "next.success": done & bool(episode.metadata["success"]),
+            "step": episode.step[:-1],
+            "step_count": np.diff(episode.step),
+            "timestamp": np.arange(rows) / self._frames_per_second,
             "frame_index": np.arange(rows),
             "episode_index": np.full(rows, len(self.lines)),
             "index": np.arange(self.rows, self.rows + rows),
@@ -150,14 +153,14 @@ class _Writer:
         )
         self.rows += rows
 
-    def finish(self, frames_per_second: float, robot_type: str | None, metadata: Mapping[str, JSON]) -> None:
+    def finish(self, robot_type: str | None, metadata: Mapping[str, JSON]) -> None:
         """Close the data files and write `meta/`."""
         import pandas as pd
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._close()
-        meta = self._folder / "meta"
+        self.close()
+        meta, rate = self._folder / "meta", self._frames_per_second
         episodes = meta / "episodes" / _PLACE.format(chunk_index=0, file_index=0)
         episodes.parent.mkdir(parents=True)
         pq.write_table(pa.Table.from_pylist(self.lines), episodes)
@@ -181,7 +184,7 @@ class _Writer:
                 "chunks_size": _FILES_PER_CHUNK,
                 "data_files_size_in_mb": _FILE_MEGABYTES,
                 "video_files_size_in_mb": _VIDEO_MEGABYTES,
-                "fps": int(frames_per_second) if frames_per_second.is_integer() else frames_per_second,
+                "fps": int(rate) if rate.is_integer() else rate,
                 "splits": {"train": f"0:{len(self.lines)}"},
                 "data_path": f"data/{_PLACE}",
                 "video_path": None,
@@ -195,7 +198,7 @@ class _Writer:
         import pyarrow.parquet as pq
 
         if self._file is not None and self._path.stat().st_size >= _FILE_MEGABYTES * 1024**2:
-            self._close()
+            self.close()
         if self._file is None:
             self._file_number += 1
             chunk, number = divmod(self._file_number, _FILES_PER_CHUNK)
@@ -204,7 +207,8 @@ class _Writer:
             self._file = pq.ParquetWriter(self._path, self._schema)
         return self._file
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the data file that is open."""
         file, self._file = self._file, None
         if file is not None:
             file.close()
@@ -240,27 +244,6 @@ def _feature(dtype: str, shape: Sequence[int] = (1,), names: Sequence[str] | Non
 
 def _image_column(key: str) -> str:
     return f"observation.images.{key.removesuffix('_image')}"
-
-
-def _columns(episode: ExportEpisode, layout: ExportLayout) -> dict[str, Array]:
-    """Return the columns that an episode itself determines, images left out."""
-    rows = len(episode)
-    done = np.arange(rows) == rows - 1
-    return {
-        "observation.state": episode.proprio,
-        "action": episode.action.reshape(rows, -1),
-        "next.reward": episode.reward,
-        "next.done": done,
-        "next.success": done & bool(episode.metadata["success"]),
-        "step": episode.step[:-1],
-        "step_count": np.diff(episode.step),
-        "timestamp": np.arange(rows) / _frames_per_second(layout),
-    }
-
-
-def _frames_per_second(layout: ExportLayout) -> float:
-    """Return the rate of the rows in Hz; at the decision rate that of the longest chunk."""
-    return CONTROL_RATE / (layout.chunk or 1)
 
 
 def _schema(features: Mapping[str, Mapping[str, JSON]]) -> pa.Schema:
