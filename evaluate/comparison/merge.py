@@ -33,6 +33,7 @@ from roep_gym.evaluate.comparison.premises import (
     row_premises,
     setting_premises,
 )
+from roep_gym.evaluate.judging.tables import ROW
 from roep_gym.evaluate.schema import (
     CONDITIONS,
     EPISODE_VARIABLES,
@@ -49,14 +50,11 @@ from roep_gym.typing import JSON, Array
 
 __all__ = ["merge_runs", "merged_dataset"]
 
-_ROW = ("model", "suite", "task")
 _TOLERATED = (FULL_KEYS, FINGERPRINTS)
 """Premises of a comparison that the gate judges itself, pair by pair."""
 
 
 class _Source(NamedTuple):
-    """A run to merge: its folder and its Dataset."""
-
     folder: Path
     data: xr.Dataset
 
@@ -64,17 +62,14 @@ class _Source(NamedTuple):
     def provenance(self) -> Mapping[str, JSON]:
         return provenance_of(self.data)
 
-    @property
-    def labels(self) -> list[tuple[str, ...]]:
-        """Model, suite and task of every row."""
-        return list(zip(*(map(str, self.data[name].values) for name in _ROW), strict=True))
-
-    def shares(self) -> Iterator[tuple[tuple[str, ...], Share]]:
-        """Yield what the run holds of each row."""
-        names = self.data["condition"].values
-        for row, label in enumerate(self.labels):
+    def shares(self) -> dict[tuple[str, ...], Share]:
+        """Return what the run holds of each row, by model, suite and task."""
+        names, shares = self.data["condition"].values, {}
+        for row, label in enumerate(zip(*(map(str, self.data[name].values) for name in ROW), strict=True)):
             planned = np.unique(self.data["condition_index"].values[self.data["row_index"].values == row])
-            yield label, Share(self.folder, self.data, row, tuple(str(names[code]) for code in planned))
+            conditions = tuple(str(names[code]) for code in planned)
+            shares[label] = Share(self.folder, self.data, row, conditions)
+        return shares
 
 
 def merge_runs(runs: Sequence[Path | str], out: Path | str) -> Path:
@@ -124,7 +119,7 @@ def merged_dataset(runs: Mapping[str, xr.Dataset]) -> xr.Dataset:
     labels = list(rows)
     used = {name for shares in rows.values() for share in shares for name in share.conditions}
     conditions = [name for name in CONDITIONS if name in used]
-    row = np.concatenate([_renumbered(s, "row_index", s.labels, labels) for s in sources])
+    row = np.concatenate([_renumbered(s, "row_index", list(s.shares()), labels) for s in sources])
     condition = np.concatenate(
         [_renumbered(s, "condition_index", s.data["condition"].values.tolist(), conditions) for s in sources]
     )
@@ -176,8 +171,8 @@ def _check_pair(first: _Source, second: _Source) -> None:
         raise InvalidInputError(
             f"Expected runs of one kind, got {kinds[0]} and {kinds[1]} records in {both}; merge each kind by itself."
         )
-    others = dict(second.shares())
-    for label, share in first.shares():
+    others = second.shares()
+    for label, share in first.shares().items():
         twice = [name for name in share.conditions if label in others and name in others[label].conditions]
         if twice:
             raise InvalidInputError(
@@ -207,13 +202,13 @@ def _premises(first: _Source, second: _Source) -> Iterator[Premise]:
         for name in source.data["condition"].values
         if CONDITIONS[str(name)].profile in known[0] & known[1]
     ]
-    suites = [{label[1] for label in source.labels} for source in (first, second)]
+    suites = [{suite for _, suite, _ in source.shares()} for source in (first, second)]
     for suite in sorted(suites[0] & suites[1]) or [""]:
         for premise in setting_premises(suite, "", planned, first.data, second.data):
             if suite or premise.name != STEP_BUDGETS:  # only of suites that both ran
                 yield premise
-    others = dict(second.shares())
-    for label, share in first.shares():
+    others = second.shares()
+    for label, share in first.shares().items():
         if label in others:
             yield from _row_premises(label, share, others[label])
 
@@ -254,7 +249,7 @@ def _by_row(sources: Sequence[_Source]) -> dict[tuple[str, ...], list[Share]]:
     """Return what the runs hold of each row, rows in the order of the runs."""
     rows: dict[tuple[str, ...], list[Share]] = {}
     for source in sources:
-        for label, share in source.shares():
+        for label, share in source.shares().items():
             rows.setdefault(label, []).append(share)
     return rows
 
@@ -348,7 +343,7 @@ def _merged_plan(plans: Sequence[Mapping[str, JSON]], sources: Sequence[_Source]
     merged["suite_step_budgets"] = {}
     for source in sources:
         plan = source.provenance["plan"]
-        own = {suite: plan["step_budget"] for _, suite, _ in source.labels}
+        own = {suite: plan["step_budget"] for _, suite, _ in source.shares()}
         own = {suite: budget for suite, budget in own.items() if budget != merged["step_budget"]}
         merged["suite_step_budgets"] |= {**own, **plan["suite_step_budgets"]}
     return merged

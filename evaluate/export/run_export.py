@@ -327,7 +327,6 @@ class RunExport:
         )
 
     def _describe(self, position: int, planned: PlannedEpisode) -> dict[str, JSON]:
-        """Return what is known of an episode."""
         condition = CONDITIONS[planned.condition]
         run_ids = self._data["run_id"].values[planned.row]
         return {

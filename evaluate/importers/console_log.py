@@ -266,7 +266,6 @@ class _Reading:
 
 
 def _read_console_log(path: Path, layout: _Format, stated_suite: str) -> EpisodeLog:
-    """Read the console log of one tool."""
     reading = _Reading(path, stated_suite)
     text = read_text(path, f"a text log of {layout.tool}", "check the path and --from")
     for message in read_messages(text, _HEADS, _ANCHORS):
@@ -296,7 +295,6 @@ def _read_console_log(path: Path, layout: _Format, stated_suite: str) -> Episode
 
 
 def _read_message(reading: _Reading, message: str, layout: _Format) -> None:
-    """Let one message change what was read."""
     if message.startswith("Task suite: "):
         reading.name_suite(message.removeprefix("Task suite: ").strip())
     elif message.startswith("Task: "):
@@ -325,7 +323,6 @@ def _read_message(reading: _Reading, message: str, layout: _Format) -> None:
 
 
 def _check_total(reading: _Reading, message: str) -> None:
-    """Validate a line that states a total."""
     head, _, value = message.partition(": ")
     found = _NUMBER.match(value)
     if found is None:

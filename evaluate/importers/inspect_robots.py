@@ -37,21 +37,14 @@ _AFFIRMATIVE = frozenset({"success", "pass", "yes", "y", "1", "true"})
 
 
 class _Trial(NamedTuple):
-    """What a log says of one trial.
-
-    Attributes:
-        scores: Its scores by scorer.
-        ended: How it ended; None where the log does not say.
-        judged: The judgement; None without one.
-        where: Its place, for messages.
-        version: Version that wrote the log, where it lacks the ends of its trials; empty otherwise.
-    """
+    """What a log says of one trial, whose place is `where`: scores, how it ended and how it was judged."""
 
     scores: Field
     ended: str | None
     judged: str | None
     where: str
     version: str
+    """Version that wrote the log, where it lacks the ends of its trials; empty otherwise."""
 
 
 def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:

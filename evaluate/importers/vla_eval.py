@@ -91,7 +91,6 @@ def _budget(config: Field, suite: str) -> int:
 
 
 def _episode(task: str, row: Field, suite: str, budget: int, wraps: bool) -> LoggedEpisode:
-    """Return one episode."""
     number = _number(task, row["episode_id"])
     # In throughput mode the harness wraps the index, and only the aggregate says to which value.
     stated = next((f.integer() for f in row.find("episode_idx")), None if wraps else number)

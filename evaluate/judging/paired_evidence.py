@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from roep_gym.error import InvalidInputError
 from roep_gym.evaluate.judging.metrics import ratio
 from roep_gym.evaluate.judging.pairing import GATE_PAIRS, Pair, identical_replicates, paired
-from roep_gym.evaluate.judging.tables import ROW, table
+from roep_gym.evaluate.judging.tables import ROW, row_groups, table
 from roep_gym.evaluate.statistics.bootstrap import BootstrapInterval, cluster_bootstrap
 from roep_gym.evaluate.statistics.intervals import holm_adjust, mcnemar_exact, paired_difference_interval
 from roep_gym.evaluate.statistics.power import minimum_detectable_drop
@@ -114,7 +113,7 @@ def paired_evidence(aligned: xr.Dataset, config: StatisticsConfig | None = None)
             names=names,
             key=pair.name,
             no_evidence=[IDENTICAL if found == 1 else "" for found in identical],
-            config=config,
+            config=config or StatisticsConfig(),
         )
         part["identical"] = ("row", identical, {"long_name": "the clone repeats every record of its base"})
         parts.append(part)
@@ -127,8 +126,8 @@ def paired_statistics(
     *,
     names: Sequence[str],
     key: str,
-    no_evidence: Sequence[str] | None = None,
-    config: StatisticsConfig | None = None,
+    no_evidence: Sequence[str],
+    config: StatisticsConfig,
 ) -> xr.Dataset:
     """Return the statistics of one comparison, along `row`.
 
@@ -137,7 +136,7 @@ def paired_statistics(
         names: Name of each row; with `key` it keys the row's bootstrap.
         key: Name of the comparison.
         no_evidence: Why the pairs of a row are no evidence of a difference; empty where they are.
-        config: Levels; None takes the defaults.
+        config: Levels.
 
     Returns:
         A Dataset along `row`: `support` pairs, `lost` and `gained` (discordant either way), `difference` (lost minus
@@ -146,8 +145,6 @@ def paired_statistics(
         `bootstrap_reason` says why), `init_states` (clusters), `mcnemar_p`, `holm_p` (adjusted for all rows) and
         `detectable_drop`: the smallest drop that this n shows at the observed gained share, NaN where n shows none.
     """
-    config = config or StatisticsConfig()
-    reasons = list(no_evidence) if no_evidence is not None else [""] * len(names)
     difference = outcomes.difference
 
     def count(mask: BoolArray) -> IntArray:
@@ -156,10 +153,12 @@ def paired_statistics(
     lost, gained = count(difference == 1), count(difference == -1)
     both, neither = count(outcomes.base & outcomes.comparison), count(~outcomes.base & ~outcomes.comparison)
     support = lost + gained + both + neither
-    evidence = (support > 0) & (np.asarray(reasons, dtype=object) == "")
+    evidence = (support > 0) & (np.asarray(no_evidence, dtype=object) == "")
     p_value = np.where(evidence, mcnemar_exact(lost, gained), np.nan)
     intervals = [
-        _interval(outcomes.where(outcomes.row == row), ("paired difference", name, key), reasons[row], config)
+        _interval(
+            outcomes.where(outcomes.row == row), ("paired difference", name, key), no_evidence[row], config
+        )
         for row, name in enumerate(names)
     ]
     detectable = np.full(len(names), np.nan)
@@ -194,33 +193,29 @@ def paired_statistics(
     )
 
 
-def group_evidence(
-    aligned: xr.Dataset, config: StatisticsConfig | None = None, *, by: Sequence[str] = ("model", "suite")
-) -> xr.Dataset:
-    """Return the mean difference over the tasks of each group, with its bootstrap over tasks and initial states.
+def group_evidence(aligned: xr.Dataset, config: StatisticsConfig | None = None) -> xr.Dataset:
+    """Return the mean difference over the tasks of a model and suite, bootstrapped over tasks and initial states.
 
     Rows whose clone repeats every record are left out of that pair.
 
     Args:
         aligned: The table of `roep_gym.evaluate.judging.pairing.align`.
         config: Levels; None takes the defaults.
-        by: Row coordinates that make a group.
 
     Returns:
         A Dataset along (`group`, `pair`): `tasks` and `init_states` with a pair, `difference`, `bootstrap_low`,
-        `bootstrap_high` and `bootstrap_reason`. Coordinates of `group`: those of `by`.
+        `bootstrap_high` and `bootstrap_reason`. Coordinates of `group`: `model` and `suite`.
     """
     config = config or StatisticsConfig()
-    labels = pd.DataFrame({name: aligned[name].values for name in by})
-    code = labels.groupby(list(by), sort=False).ngroup().to_numpy()
-    first = np.unique(code, return_index=True)[1]
-    cells: list[list[BootstrapInterval]] = [[] for _ in first]
+    groups, code = row_groups(aligned, ("model", "suite"))
+    names = list(zip(*(values for _, values in groups.values()), strict=True))
+    cells: list[list[BootstrapInterval]] = [[] for _ in names]
     for pair in GATE_PAIRS:
         outcomes, no_evidence = _paired_outcomes(aligned, pair), _identical(aligned, pair) == 1
-        for group, at in enumerate(first):
+        for group, name in enumerate(names):
             members = outcomes.where((code[outcomes.row] == group) & ~no_evidence[outcomes.row])
             reason = IDENTICAL if no_evidence[code == group].all() else ""
-            key = ("mean paired difference", *map(str, labels.iloc[at]), pair.name)
+            key = ("mean paired difference", *map(str, name), pair.name)
             cells[group].append(_interval(members, key, reason, config))
     columns = {
         "tasks": ("tasks", "tasks with a pair"),
@@ -230,14 +225,14 @@ def group_evidence(
         "bootstrap_high": ("high", "upper bound of the bootstrap over tasks and initial states"),
         "bootstrap_reason": ("reason", "why there is no interval"),
     }
-    groups = table(
+    evidence = table(
         {
             name: (("group", "pair"), [[getattr(cell, field) for cell in row] for row in cells], text)
             for name, (field, text) in columns.items()
         },
         pair=[pair.name for pair in GATE_PAIRS],
-    ).assign_attrs(confidence=config.confidence, resamples=config.resamples)
-    return groups.assign_coords({name: ("group", labels[name].to_numpy(object)[first]) for name in by})
+    ).assign_coords(groups)
+    return evidence.assign_attrs(confidence=config.confidence, resamples=config.resamples)
 
 
 def _identical(aligned: xr.Dataset, pair: Pair) -> IntArray:

@@ -173,7 +173,6 @@ def subsample_statuses(
     *,
     sizes: Sequence[int] = SIZES,
     subsets: int = 100,
-    key: str = "subsample",
 ) -> xr.Dataset:
     """Judge random subsets of every row's episodes.
 
@@ -185,8 +184,7 @@ def subsample_statuses(
         data: A Dataset of `roep_gym.evaluate.schema`.
         config: Thresholds; None takes the paper's.
         sizes: Numbers of keys in a subset.
-        subsets: Number of subsets a row and size.
-        key: First part of the generators' key.
+        subsets: Number of subsets per row and size.
 
     Returns:
         A Dataset along (`row`, `size`): `subsets` (0 where the row has no more keys than the size), `label_count` along
@@ -205,7 +203,7 @@ def subsample_statuses(
     count = np.zeros((data.sizes["row"], len(sizes), len(LABELS)), dtype=np.int64)
     for column, size in enumerate(sizes):
         rows = np.flatnonzero(keys.count > size)
-        for batch in _batches(rows, subsets, keys, size, key, gated):
+        for batch in _batches(rows, subsets, keys, size, gated):
             labels = decide(collect_evidence(batch, config))["trace_label"].values
             codes = np.array([LABELS.index(label) for label in labels])
             np.add.at(count[:, column], (batch["origin"].values, codes), 1)
@@ -267,13 +265,13 @@ _BATCH_EPISODES = 400_000
 
 
 def _batches(
-    rows: IntArray, subsets: int, keys: _KeyTable, size: int, key: str, data: xr.Dataset
+    rows: IntArray, subsets: int, keys: _KeyTable, size: int, data: xr.Dataset
 ) -> Iterator[xr.Dataset]:
     """Draw the subsets of one size, all rows' in turn, and yield some as rows of a Dataset, with their `origin`."""
     names = [data[name].values for name in ROW]
     chosen: list[IntArray] = []
     for row in rows:
-        rng = generator(key, *(str(name[row]) for name in names), size)
+        rng = generator("subsample", *(str(name[row]) for name in names), size)
         order = rng.random((subsets, keys.count[row])).argpartition(size - 1, axis=1)[:, :size]
         chosen.extend(keys.start[row] + order)
     origin = np.repeat(rows, subsets)

@@ -11,7 +11,7 @@ import pandas as pd
 import xarray as xr
 
 from roep_gym.evaluate.judging.gate import LABELS, Judgement
-from roep_gym.evaluate.judging.tables import table
+from roep_gym.evaluate.judging.tables import row_groups, table
 from roep_gym.typing import Array
 
 __all__ = ["harm_support", "model_suite_summary", "model_summary", "status_counts"]
@@ -58,7 +58,7 @@ def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
         "strong_clone_difference": floor["strong_difference"],
     }
     admitted = judgement.admission["admitted"].values
-    groups, code = _groups(judgement, by)
+    groups, code = row_groups(judgement.verdicts, by)
     columns: dict[str, tuple[str, Array, str]] = {"tasks": ("group", np.bincount(code), "tasks")}
     for name, variable in values.items():
         applicable = variable.values if name == "clean_sr" else np.where(admitted, variable.values, np.nan)
@@ -72,7 +72,7 @@ def _summary(judgement: Judgement, by: tuple[str, ...]) -> xr.Dataset:
 
 def status_counts(judgement: Judgement) -> xr.Dataset:
     """Return how many rows of each model and suite have each trace label, along (`group`, `trace_label`)."""
-    groups, code = _groups(judgement, ("model", "suite"))
+    groups, code = row_groups(judgement.verdicts, ("model", "suite"))
     counts = pd.crosstab(code, judgement.verdicts["trace_label"].values).reindex(columns=LABELS, fill_value=0)
     columns = {"rows": (("group", "trace_label"), counts.to_numpy(), "rows")}
     return table(columns, trace_label=LABELS).assign_coords(groups)
@@ -107,11 +107,3 @@ def harm_support(judgement: Judgement) -> xr.Dataset:
         {name: values.drop_vars(selected, errors="ignore") for name, values in columns.items()},
         attrs={"direction": _FULL},
     )
-
-
-def _groups(judgement: Judgement, by: tuple[str, ...]) -> tuple[dict[str, tuple[str, Array]], Array]:
-    """Return coordinates of the groups, and the group of each row."""
-    names = pd.DataFrame({name: judgement.verdicts[name].values for name in by})
-    code = names.groupby(list(by), sort=False).ngroup().to_numpy()
-    first = names.drop_duplicates()
-    return {name: ("group", first[name].to_numpy(object)) for name in by}, code

@@ -1,4 +1,7 @@
-"""What the tables of judging share: `table` builds one, `count_by_row` and `planned_in` count and choose episodes."""
+"""What the tables of judging share.
+
+`table` builds one, `row_groups` groups rows by their names, `count_by_row` and `planned_in` count and choose episodes.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,12 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from roep_gym.typing import Array, BoolArray, IntArray
 
-__all__ = ["ROW", "Columns", "count_by_row", "planned_in", "table"]
+__all__ = ["ROW", "Columns", "count_by_row", "planned_in", "row_groups", "table"]
 
 ROW: tuple[str, ...] = ("model", "suite", "task")
 """The coordinates that name a row."""
@@ -43,6 +47,14 @@ def _stored(values: Any) -> Array:
     """Return values as an array, text as objects."""
     array = np.asarray(values)
     return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def row_groups(rows: xr.Dataset, by: Sequence[str]) -> tuple[dict[str, tuple[str, Array]], IntArray]:
+    """Return the names along `group` of the rows that agree in some of their names, and (row,) the group of each."""
+    names = pd.DataFrame({name: rows[name].values for name in by})
+    code = names.groupby(list(by), sort=False).ngroup().to_numpy()
+    first = names.drop_duplicates()
+    return {name: ("group", first[name].to_numpy(object)) for name in by}, code
 
 
 def count_by_row(data: xr.Dataset, mask: BoolArray) -> IntArray:
