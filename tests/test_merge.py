@@ -257,6 +257,22 @@ def test_a_contract_that_was_observed_with_two_values_is_judged_anew(runs, tmp_p
     assert set(data["contract_unresolved"].values) == {1}
 
 
+def test_contracts_that_differ_are_refused_where_nothing_was_observed():
+    def declaring(length, conditions):
+        line = {
+            "name": "chunk_length",
+            "declared": length,
+            "observed": None,
+            "verdict": "unknown",
+            "resolution": "",
+        }
+        return evaluation(conditions=conditions, rows={"contract": json.dumps([line])})
+
+    halves = {"one": declaring(1, UNSHIELDED), "two": declaring(8, ("recovery", "full"))}
+    with pytest.raises(InvalidInputError, match="chunk_length is declared as 1 in one and 8 in two"):
+        merged_dataset(halves)
+
+
 def test_step_budgets_of_other_suites_are_kept(runs):
     def of_suite(name, budget):
         data = evaluation(records="native", rows={"suite": name})

@@ -114,7 +114,7 @@ def _contract(shares: Sequence[Share]) -> Mapping[str, Any]:
     if all(share.values(_CONTRACT) == first for share in shares[1:]):
         return first
     # A run in which nothing of the row was recorded knows neither what was declared nor what ran.
-    told = [share for share in shares if _says_something(share)]
+    told = [share for share in shares if _says_something(share)] or list(shares)
     if len(told) == 1:
         return told[0].values(_CONTRACT)
     for other in told[1:]:

@@ -51,82 +51,66 @@ def find_gaps(data: xr.Dataset) -> tuple[Gap, ...]:
     gaps = [
         (
             not ended.any(),
-            Gap("no clean episode", "C_src", "run the policy unperturbed and give that log as baseline=FILE"),
+            "no clean episode",
+            "C_src",
+            "run the policy unperturbed and give that log as baseline=FILE",
         ),
         (
             ended.any() and aborted.any(),
-            Gap(
-                f"aborted clean episodes: {aborted.sum()}",
-                "C_log",
-                "run an episode that an exception ended again, and log what came of it",
-            ),
+            f"aborted clean episodes: {aborted.sum()}",
+            "C_log",
+            "run an episode that an exception ended again, and log what came of it",
         ),
         (
             ended.any() and absent.any(),
-            Gap(
-                f"absent clean episodes: {absent.sum()} of {clean.sum()} planned",
-                "C_log",
-                "run the whole support budget, or state the plan with --seed-groups and --episodes-per-group",
-            ),
+            f"absent clean episodes: {absent.sum()} of {clean.sum()} planned",
+            "C_log",
+            "run the whole support budget, or state the plan with --seed-groups and --episodes-per-group",
         ),
         (
             uncounted.any(),
-            Gap(
-                f"no step counts in {uncounted.sum()} of {ended.sum()} clean episodes",
-                "C_log",
-                "log the control steps of every episode, without settling steps",
-            ),
+            f"no step counts in {uncounted.sum()} of {ended.sum()} clean episodes",
+            "C_log",
+            "log the control steps of every episode, without settling steps",
         ),
         (
             unseen.any(),
-            Gap(
-                f"no actions in {unseen.sum()} of {ended.sum()} clean episodes",
-                "C_act",
-                "log every proposed action, or its largest absolute entry in each episode (max_abs_action)",
-            ),
+            f"no actions in {unseen.sum()} of {ended.sum()} clean episodes",
+            "C_act",
+            "log every proposed action, or its largest absolute entry in each episode (max_abs_action)",
         ),
         (
             (data["contract_unresolved"].values > 0).any(),
-            Gap(
-                "no runtime contract",
-                "C_fid",
-                "write down checkpoint, image preprocessing, control mode, action convention, chunk length and "
-                "library versions, and hold them against what the checkpoint was trained with",
-            ),
+            "no runtime contract",
+            "C_fid",
+            "write down checkpoint, image preprocessing, control mode, action convention, chunk length and "
+            "library versions, and hold them against what the checkpoint was trained with",
         ),
         (
             unpaired.any(),
-            Gap(
-                f"no {' and '.join(unnamed)} in {unpaired.sum()} of {ran.sum()} episodes",
-                "check 2 (pairing)",
-                "seed the simulator immediately before each reset from task and episode alone, set the initial state "
-                "by the episode's index, and log both (init_state, env_seed)",
-            ),
+            f"no {' and '.join(unnamed)} in {unpaired.sum()} of {ran.sum()} episodes",
+            "check 2 (pairing)",
+            "seed the simulator immediately before each reset from task and episode alone, set the initial state "
+            "by the episode's index, and log both (init_state, env_seed)",
         ),
         (
             bool(alone),
-            Gap(
-                f"no episode of {', '.join(alone)}",
-                "check 2 (pairing)",
-                "run the same episodes under medium perturbation, and both conditions a second time",
-            ),
+            f"no episode of {', '.join(alone)}",
+            "check 2 (pairing)",
+            "run the same episodes under medium perturbation, and both conditions a second time",
         ),
         (
             (data["shield_status"].values != "trained").any(),
-            Gap(
-                "no shield",
-                "check 4 (shield support)",
-                "train one and run recovery and full with it, if that is the claim",
-            ),
+            "no shield",
+            "check 4 (shield support)",
+            "train one and run recovery and full with it, if that is the claim",
         ),
         (
             (data["unsafe_attempts"].values[ran] == NOT_RUN).any(),
-            Gap(
-                "unsafe attempts were not observed",
-                "checks 7, 8 and 10",
-                "log the steps with an action outside its bounds, a workspace exit or excessive contact "
-                "(unsafe_attempts)",
-            ),
+            "unsafe attempts were not observed",
+            "checks 7, 8 and 10",
+            "log the steps with an action outside its bounds, a workspace exit or excessive contact "
+            "(unsafe_attempts)",
         ),
     ]
-    return tuple(gap for lacks, gap in gaps if lacks)
+    return tuple(Gap(*texts) for lacks, *texts in gaps if lacks)

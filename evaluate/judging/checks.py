@@ -127,15 +127,12 @@ def _pairing_integrity(evidence: Evidence) -> Outcome:
     """All keys of a pair are mismatched where the perturbation of a side never reached the policy."""
     keys, unreached = mismatched_keys(evidence), evidence.unreached
     support = evidence.integrity["support"].sel(pair=[pair.name for pair in GATE_PAIRS]).values
+    gated = {name for pair in GATE_PAIRS for name in pair}
     reasons, total = [], keys.sum(axis=1)
     for row, counts in enumerate(keys):
-        of_row = unreached.isel(row=row)
-        names = [
-            n for n in of_row["condition"].values[of_row.values].tolist() if any(n in p for p in GATE_PAIRS)
-        ]
-        total[row] += sum(
-            n for pair, n in zip(GATE_PAIRS, support[row], strict=True) if not set(names).isdisjoint(pair)
-        )
+        names = [name for name in unreached["condition"].values[unreached.values[row]] if name in gated]
+        hit = np.array([not set(names).isdisjoint(pair) for pair in GATE_PAIRS])
+        total[row] += support[row][hit].sum()
         mismatched = ", ".join(f"{k} in {p.name!r}" for p, k in zip(GATE_PAIRS, counts, strict=True) if k)
         reached = f"no perturbed frame reached the policy in {', '.join(map(repr, names))}" if names else ""
         reasons.append("; ".join(filter(None, (mismatched and f"mismatched keys: {mismatched}", reached))))

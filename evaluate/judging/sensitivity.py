@@ -199,11 +199,13 @@ def subsample_statuses(
     config = config or GateConfig()
     whole = decide(collect_evidence(data, config))["trace_label"].values
     gated = data.isel(episode=planned_in(data, *{name for pair in GATE_PAIRS for name in pair}))
-    keys = _KeyTable.of(gated)
+    keys = pairing_keys(gated)
+    keys_of_row = np.bincount(gated["row_index"].values[keys.first], minlength=data.sizes["row"])
+    ends = np.cumsum(np.bincount(keys.code))
+    episodes_of_key = np.split(np.argsort(keys.code, kind="stable"), ends[:-1])
     count = np.zeros((data.sizes["row"], len(sizes), len(LABELS)), dtype=np.int64)
     for column, size in enumerate(sizes):
-        rows = np.flatnonzero(keys.count > size)
-        for batch in _batches(rows, subsets, keys, size, gated):
+        for batch in _batches(gated, keys_of_row, episodes_of_key, size, subsets):
             labels = decide(collect_evidence(batch, config))["trace_label"].values
             codes = np.array([LABELS.index(label) for label in labels])
             np.add.at(count[:, column], (batch["origin"].values, codes), 1)
@@ -215,7 +217,7 @@ def subsample_statuses(
             "label_count": ((*dims, "trace_label"), count, "subsets with the label"),
             "subsets": (dims, total, "subsets judged"),
             "same_share": (dims, ratio(own, total), "share of subsets with the label of the whole row"),
-            "keys": ("row", keys.count, "pairing keys of the row"),
+            "keys": ("row", keys_of_row, "pairing keys of the row"),
             "trace_label_of_all": ("row", whole, "trace label of the whole row"),
         },
         data,
@@ -224,62 +226,29 @@ def subsample_statuses(
     )
 
 
-@dataclass(frozen=True)
-class _KeyTable:
-    """The pairing keys of each row, numbered over all rows, and the episodes of each key.
-
-    Attributes:
-        start: Number of the first key of each row (row,).
-        count: Number of keys of each row (row,).
-        order: Episodes in the order of their keys (episode,).
-        offset: Where the episodes of each key begin in `order`; one entry more than keys.
-    """
-
-    start: IntArray
-    count: IntArray
-    order: IntArray
-    offset: IntArray
-
-    @classmethod
-    def of(cls, data: xr.Dataset) -> _KeyTable:
-        keys = pairing_keys(data)
-        count = np.bincount(data["row_index"].values[keys.first], minlength=data.sizes["row"])
-        size = np.bincount(keys.code, minlength=keys.first.size)
-        return cls(
-            start=np.cumsum(count) - count,
-            count=count,
-            order=np.argsort(keys.code, kind="stable"),
-            offset=np.concatenate([[0], np.cumsum(size)]),
-        )
-
-    def episodes(self, key: IntArray) -> tuple[IntArray, IntArray]:
-        """Return the episodes of the keys, and for each episode the position of its key in `key`."""
-        size = self.offset[key + 1] - self.offset[key]
-        position = np.repeat(np.arange(key.size), size)
-        within = np.arange(position.size) - np.repeat(np.cumsum(size) - size, size)
-        return self.order[self.offset[key][position] + within], position
-
-
 _BATCH_EPISODES = 400_000
 """Episodes of a batch, which bounds memory."""
 
 
 def _batches(
-    rows: IntArray, subsets: int, keys: _KeyTable, size: int, data: xr.Dataset
+    data: xr.Dataset, keys_of_row: IntArray, episodes_of_key: Sequence[IntArray], size: int, subsets: int
 ) -> Iterator[xr.Dataset]:
     """Draw the subsets of one size, all rows' in turn, and yield some as rows of a Dataset, with their `origin`."""
     names = [data[name].values for name in ROW]
+    rows = np.flatnonzero(keys_of_row > size)
+    first_key = np.cumsum(keys_of_row) - keys_of_row
     chosen: list[IntArray] = []
     for row in rows:
         rng = generator("subsample", *(str(name[row]) for name in names), size)
-        order = rng.random((subsets, keys.count[row])).argpartition(size - 1, axis=1)[:, :size]
-        chosen.extend(keys.start[row] + order)
+        order = rng.random((subsets, keys_of_row[row])).argpartition(size - 1, axis=1)[:, :size]
+        chosen.extend(first_key[row] + order)
     origin = np.repeat(rows, subsets)
     per_batch = max(1, _BATCH_EPISODES // (size * data.sizes["condition"]))
     for begin in range(0, origin.size, per_batch):
         part = slice(begin, begin + per_batch)
-        episodes, position = keys.episodes(np.concatenate(chosen[part]))
-        drawn = data[list(EPISODE_VARIABLES)].isel(episode=episodes).reset_coords(drop=False)
+        drawn = [episodes_of_key[key] for keys in chosen[part] for key in keys]
+        subset = np.repeat(np.arange(len(drawn)) // size, [episodes.size for episodes in drawn])
+        episodes = data[list(EPISODE_VARIABLES)].isel(episode=np.concatenate(drawn)).reset_coords(drop=False)
         # Every subset has the row variables of its origin.
         by_row = data.drop_dims("episode").isel(row=origin[part]).assign(origin=("row", origin[part]))
-        yield by_row.merge(drawn.assign(row_index=("episode", (position // size).astype(np.int32))))
+        yield by_row.merge(episodes.assign(row_index=("episode", subset.astype(np.int32))))
