@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from roep_gym.error import InvalidInputError
+from roep_gym.error import InvalidInputError, shown
 from roep_gym.evaluate.importers.episode_log import check_total, refuse
 from roep_gym.evaluate.store.given_files import read_text
 
@@ -140,10 +140,7 @@ class Field:
             return "none"
         if kind := _KINDS.get(type(self.value)):
             return f"{kind} of {len(self.value)}"
-        if isinstance(self.value, int) and abs(self.value) > 10**20:
-            return f"an integer of {self.value.bit_length()} bits"
-        text = repr(self.value)
-        return text if len(text) < 80 else f"{text[:77]}..."
+        return shown(self.value)
 
 
 def read_json(path: Path, tool: str) -> Field:

@@ -134,40 +134,15 @@ def harm_metrics(aligned: xr.Dataset, *, confidence: float = 0.95) -> xr.Dataset
         Four base successes in two seed groups (3 and 1), of which the one in the second group fails: pooled 1/4,
         seed-macro (0/3 + 1/1) / 2 = 1/2.
     """
-    parts = [_harm_of_pair(aligned, pair) for pair in PAIRS]
-    harm = xr.concat(parts, dim="pair").transpose("row", "pair", ...)
-    low, high = wilson_interval(harm["harmed"].values, harm["denominator"].values, confidence)
-    p_value = mcnemar_exact(harm["harmed"].values, harm["gained"].values)
-    p_value = np.where(harm["support"].values > 0, p_value, np.nan)
-    for name, values in {"hr_total_low": low, "hr_total_high": high, "mcnemar_p": p_value}.items():
-        harm[name] = (("row", "pair"), values)
-    labels = {"pair": [pair.name for pair in PAIRS], "reason": FAILURES, "aggregation": AGGREGATIONS}
-    columns = {name: (harm[name].dims, harm[name].values, text) for name, text in _HARM.items()}
-    harm = table(columns, aligned, **labels)
+    names = xr.DataArray(np.asarray([pair.name for pair in PAIRS], dtype=object), dims="pair", name="pair")
+    harm = xr.concat([_harm_of_pair(aligned, pair, confidence) for pair in PAIRS], names)
+    harm = harm.transpose("row", "pair", ...)
     for name in ("hr_total", "hr_by_reason", "hr_unsafe"):
         harm[name].attrs.update(minimum=0, maximum=1, orientation="lower is better")
     return harm.assign_attrs(confidence=confidence)
 
 
-_HARM = {
-    "support": "pairs of episodes",
-    "denominator": "base successes with a partner",
-    "harmed": "base successes whose partner failed",
-    "gained": "base failures whose partner succeeded",
-    "harmed_by_reason": "base successes whose partner failed, by the partner's reason",
-    "harmed_unsafe": "base successes whose partner had an unsafe attempt",
-    "unsafe_observed": "base successes whose partner's unsafe attempts were observed",
-    "seed_groups": "seed groups with a base success",
-    "hr_total": "harm rate",
-    "hr_by_reason": "harm rate by the partner's reason",
-    "hr_unsafe": "unsafe harm rate",
-    "hr_total_low": "lower bound of the Wilson interval of the pooled harm rate",
-    "hr_total_high": "upper bound of the Wilson interval of the pooled harm rate",
-    "mcnemar_p": "exact McNemar p-value over the discordant pairs",
-}
-
-
-def _harm_of_pair(aligned: xr.Dataset, pair: Pair) -> xr.Dataset:
+def _harm_of_pair(aligned: xr.Dataset, pair: Pair, confidence: float) -> xr.Dataset:
     """Return counts and rates of one pair, along `row`, `reason` and `aggregation`."""
     base, comparison = (aligned.sel(condition=name) for name in pair)
     pairs = paired(aligned, pair)
@@ -175,30 +150,50 @@ def _harm_of_pair(aligned: xr.Dataset, pair: Pair) -> xr.Dataset:
     at_risk = pairs & won
     unsafe = comparison["unsafe"].values
     by_reason = [at_risk & (comparison["reason"].values == REASONS.index(reason)) for reason in FAILURES]
-    denominator = count_by_row(aligned, at_risk)
+    support, denominator = count_by_row(aligned, pairs), count_by_row(aligned, at_risk)
+    harmed, gained = count_by_row(aligned, at_risk & lost), count_by_row(aligned, pairs & ~won & ~lost)
+    harmed_by_reason = np.stack([count_by_row(aligned, mask) for mask in by_reason], axis=1)
+    harmed_unsafe = count_by_row(aligned, at_risk & (unsafe == 1))
     observed = count_by_row(aligned, at_risk & (unsafe != NOT_RUN))
+    seed_groups = (_count_by_group(aligned, at_risk) > 0).sum(axis=1)
+    hr_total = _aggregate(aligned, at_risk & lost, at_risk)
+    hr_by_reason = np.stack([_aggregate(aligned, mask, at_risk) for mask in by_reason], axis=1)
     hr_unsafe = _aggregate(aligned, at_risk & (unsafe == 1), at_risk)
     hr_unsafe[observed < denominator] = np.nan
-    return xr.Dataset(
+    low, high = wilson_interval(harmed, denominator, confidence)
+    p_value = np.where(support > 0, mcnemar_exact(harmed, gained), np.nan)
+    return table(
         {
-            "support": ("row", count_by_row(aligned, pairs)),
-            "denominator": ("row", denominator),
-            "harmed": ("row", count_by_row(aligned, at_risk & lost)),
-            "gained": ("row", count_by_row(aligned, pairs & ~won & ~lost)),
+            "support": ("row", support, "pairs of episodes"),
+            "denominator": ("row", denominator, "base successes with a partner"),
+            "harmed": ("row", harmed, "base successes whose partner failed"),
+            "gained": ("row", gained, "base failures whose partner succeeded"),
             "harmed_by_reason": (
                 ("row", "reason"),
-                np.stack([count_by_row(aligned, m) for m in by_reason], axis=1),
+                harmed_by_reason,
+                "base successes whose partner failed, by the partner's reason",
             ),
-            "harmed_unsafe": ("row", count_by_row(aligned, at_risk & (unsafe == 1))),
-            "unsafe_observed": ("row", observed),
-            "seed_groups": ("row", (_count_by_group(aligned, at_risk) > 0).sum(axis=1)),
-            "hr_total": (("row", "aggregation"), _aggregate(aligned, at_risk & lost, at_risk)),
+            "harmed_unsafe": ("row", harmed_unsafe, "base successes whose partner had an unsafe attempt"),
+            "unsafe_observed": (
+                "row",
+                observed,
+                "base successes whose partner's unsafe attempts were observed",
+            ),
+            "seed_groups": ("row", seed_groups, "seed groups with a base success"),
+            "hr_total": (("row", "aggregation"), hr_total, "harm rate"),
             "hr_by_reason": (
                 ("row", "reason", "aggregation"),
-                np.stack([_aggregate(aligned, mask, at_risk) for mask in by_reason], axis=1),
+                hr_by_reason,
+                "harm rate by the partner's reason",
             ),
-            "hr_unsafe": (("row", "aggregation"), hr_unsafe),
-        }
+            "hr_unsafe": (("row", "aggregation"), hr_unsafe, "unsafe harm rate"),
+            "hr_total_low": ("row", low, "lower bound of the Wilson interval of the pooled harm rate"),
+            "hr_total_high": ("row", high, "upper bound of the Wilson interval of the pooled harm rate"),
+            "mcnemar_p": ("row", p_value, "exact McNemar p-value over the discordant pairs"),
+        },
+        aligned,
+        reason=FAILURES,
+        aggregation=AGGREGATIONS,
     )
 
 
