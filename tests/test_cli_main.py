@@ -142,7 +142,7 @@ def test_tasks_lists_every_suite_as_json(capsys):
     assert cli.main(["tasks", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert len(listed) == sum(len(find_suite(name).tasks()) for name in suite_names())
-    assert {entry["suite"] for entry in listed} == {*suites(), "tabletop"}
+    assert {entry["suite"] for entry in listed} == {*suites(), "robosuite", "tabletop"}
     stove = find_task(None, "goal_stove")
     assert next(entry for entry in listed if entry["name"] == "goal_stove") == {
         "suite": "libero_goal",

@@ -9,7 +9,6 @@ and camera frames are drawn only when somebody looks at them. It knows neither G
 from __future__ import annotations
 
 import atexit
-import hashlib
 import os
 import weakref
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,9 @@ import numpy as np
 
 from roep_gym import seeding
 from roep_gym.envs.libero_install import isolate_libero
+from roep_gym.envs.mujoco_state import check_stable, metric_depth, nominal_scene_hash, warning_counts
 from roep_gym.envs.robosuite_import import import_robosuite
-from roep_gym.error import InfrastructureError, InvalidInputError, SimulationUnstableError
+from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.typing import Array, FloatArray
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ _DERIVED_OBSERVATIONS = (
     "_to_robot0_eef_pos",
     "_to_robot0_eef_quat",
 )  # functions of others; nobody reads them
-_DIVERGENCE_WARNINGS = ("mjWARN_BADQPOS", "mjWARN_BADQVEL", "mjWARN_BADQACC", "mjWARN_BADCTRL")
 _open_simulations: weakref.WeakSet[LiberoSimulation] = weakref.WeakSet()
 
 
@@ -82,7 +81,7 @@ class LiberoSimulation:
                     "Run `roep-gym doctor`, which checks rendering and assets."
                 ) from error
         self._initializers = list(self._domain.object_property_initializers)
-        self._warnings = np.zeros(len(_DIVERGENCE_WARNINGS), dtype=np.int64)
+        self._warnings = warning_counts(self.data)
         if not _open_simulations:
             atexit.register(_close_all)  # after robosuite's own hook, hence before it at exit
         _open_simulations.add(self)
@@ -143,7 +142,7 @@ class LiberoSimulation:
             self._set_state(init_state)
         domain._check_success()
         domain._post_process()
-        self._warnings = self._warning_counts()
+        self._warnings = warning_counts(self.data)
 
     def refresh(self, *, frames: bool) -> None:
         """Sample all observations now, as LIBERO does after setting a state; draw frames if they are wanted."""
@@ -163,12 +162,7 @@ class LiberoSimulation:
         """
         with self._looking(frames):
             success = self._control_step(action)
-        grown = self._warning_counts() > self._warnings
-        if grown.any():
-            names = [name for name, more in zip(_DIVERGENCE_WARNINGS, grown, strict=True) if more]
-            raise SimulationUnstableError(
-                f"Expected a stable simulation, but MuJoCo reported {', '.join(names)} and reset the scene."
-            )
+        check_stable(self.data, self._warnings)
         return bool(success)
 
     def observe(self, name: str) -> Array:
@@ -197,7 +191,7 @@ class LiberoSimulation:
                 "without its frame is never handed out."
             )
         rgb, depth = self._frames[camera]
-        return np.ascontiguousarray(rgb[::-1]), self._metric_depth(depth)
+        return np.ascontiguousarray(rgb[::-1]), metric_depth(self.model, depth)
 
     def render(self, camera: str, size: int) -> Array:
         """Return a frame of the present state, RGB uint8 (size, size, 3), upright."""
@@ -205,11 +199,8 @@ class LiberoSimulation:
         return np.ascontiguousarray(rgb[::-1])
 
     def nominal_scene_hash(self) -> int:
-        """Return a 63-bit hash of fixture placements and state, equal for equal scenes within a numeric fingerprint."""
-        state = hashlib.blake2b(digest_size=8)
-        for part in (self.model.body_pos, self.model.body_quat, self.data.qpos, self.data.qvel):
-            state.update(np.ascontiguousarray(part).tobytes())
-        return int.from_bytes(state.digest(), "big") >> 1
+        """Return the hash of fixture placements and state."""
+        return nominal_scene_hash(self.model, self.data)
 
     def set_absolute_control(self) -> None:
         """Let the controller read actions as absolute poses (robosuite's `use_delta = False`)."""
@@ -271,18 +262,6 @@ class LiberoSimulation:
         self._context.make_current()
         rgb, depth = self._domain.sim.render(camera_name=camera, width=size, height=size, depth=True)
         return rgb, depth
-
-    def _metric_depth(self, buffer: Array) -> Array:
-        extent = self.model.stat.extent
-        near, far = self.model.vis.map.znear * extent, self.model.vis.map.zfar * extent
-        depth: Array = near / (1.0 - buffer[::-1] * (1.0 - near / far))
-        return depth.astype(np.float32)[..., np.newaxis]
-
-    def _warning_counts(self) -> Array:
-        import mujoco
-
-        warnings = self.data._data.warning
-        return np.array([warnings[getattr(mujoco.mjtWarning, n)].number for n in _DIVERGENCE_WARNINGS])
 
 
 def _load_domain(bddl_file: Path) -> tuple[type, dict[str, Any]]:

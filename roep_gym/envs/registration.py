@@ -22,6 +22,7 @@ __all__ = ["ENVIRONMENTS", "make_registered", "register_environments", "register
 ENVIRONMENTS: Mapping[str, str] = {
     "roep_gym/Gymnasium-v0": "roep_gym.envs.gymnasium_env:GymnasiumEnv",
     "roep_gym/Libero-v0": "roep_gym.envs.libero_env:LiberoEnv",
+    "roep_gym/Robosuite-v0": "roep_gym.envs.robosuite_env:RobosuiteEnv",
     "roep_gym/Tabletop-v0": "roep_gym.envs.tabletop_env:TabletopEnv",
 }
 """Entry point of each environment id."""

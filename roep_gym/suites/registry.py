@@ -33,6 +33,7 @@ SUITES = Registry(
     {
         "gym": "roep_gym.suites.gymnasium_suite:GymnasiumFamily",
         "libero": "roep_gym.suites.libero:LiberoFamily",
+        "robosuite": "roep_gym.suites.robosuite_suite:RobosuiteSuite",
         "tabletop": "roep_gym.suites.tabletop:TabletopSuite",
     },
 )
