@@ -7,7 +7,9 @@ somebody looks at them.
 
 from __future__ import annotations
 
+import atexit
 import os
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -25,6 +27,7 @@ __all__ = ["CONTROL_FREQUENCY", "RobosuiteScene"]
 CONTROL_FREQUENCY = 20
 """Control steps a second."""
 _PLACEMENT_ATTEMPTS = 100
+_open_scenes: weakref.WeakSet[RobosuiteScene] = weakref.WeakSet()
 
 
 class RobosuiteScene:
@@ -93,16 +96,15 @@ class RobosuiteScene:
         """Run one control step of robosuite, and return its reward.
 
         Args:
-            action: As many numbers in [-1, 1] as `action_size`.
+            action: float64, in [-1, 1]: translation, axis-angle rotation, and the gripper where the arm has one.
             frames: Whether the frames of the resulting observation are looked at.
 
         Raises:
             SimulationUnstableError: MuJoCo diverged during the step.
         """
         with self._streams, self._looking(frames):
-            _, reward, _, _ = self._env.step(
-                action
-            )  # its `done` follows from a horizon, or from a collision of Wipe
+            # robosuite's `done` is left out: it follows from a horizon, or from a collision of Wipe.
+            _, reward, _, _ = self._env.step(action)
         check_stable(self._env.sim.data, self._warnings)
         return float(reward)
 
@@ -110,11 +112,6 @@ class RobosuiteScene:
     def success(self) -> bool:
         """Whether the task's goal holds."""
         return bool(self._env._check_success())
-
-    @property
-    def action_size(self) -> int:
-        """Number of entries of an action."""
-        return int(self._env.action_dim)
 
     def object_fields(self) -> dict[str, int]:
         """Return the names and sizes of the observations of objects, as robosuite puts them into `object-state`."""
@@ -166,6 +163,7 @@ class RobosuiteScene:
         """Free the scene and its GL context; may be called twice."""
         self._free()
         self._context = None
+        _open_scenes.discard(self)
 
     def _free(self) -> None:
         env, self._env = self._env, None
@@ -174,6 +172,9 @@ class RobosuiteScene:
 
     def _built(self) -> Any:
         robosuite = import_robosuite()
+        if not _open_scenes:
+            atexit.register(_close_all)  # after robosuite's own hook, hence before it at exit
+        _open_scenes.add(self)
         return _on_demand(self._task, self)(
             robots="Panda",
             controller_configs=robosuite.load_controller_config(default_controller="OSC_POSE"),
@@ -244,3 +245,8 @@ def _on_demand(task: str, scene: RobosuiteScene) -> Any:
 
     del REGISTERED_ENVS["OnDemand"]  # robosuite registers every class by its name
     return OnDemand
+
+
+def _close_all() -> None:
+    for scene in list(_open_scenes):
+        scene.close()
