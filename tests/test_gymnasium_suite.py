@@ -47,6 +47,22 @@ class TestPendulum(SuiteContractTests):
         return find_suite("gym:Pendulum-v1", {"success": {"return_at_least": -300}, "field_names": names})
 
 
+class TestReacher(SuiteContractTests):
+    limit_episodes = 1
+
+    def make_suite(self) -> Suite:
+        pytest.importorskip("imageio", reason="Gymnasium's MuJoCo environments need it; pip install imageio")
+        return find_suite("gym:Reacher-v5", {"success": {"return_at_least": -5}})
+
+
+class TestFetch(SuiteContractTests):
+    limit_episodes = 1
+
+    def make_suite(self) -> Suite:
+        pytest.importorskip("gymnasium_robotics", reason="pip install gymnasium-robotics")
+        return find_suite("gym:gymnasium_robotics:FetchReach-v4", {"success": {"info": "is_success"}})
+
+
 class TestArm(SuiteContractTests):
     settings: ClassVar[Mapping[str, Any]] = {"cameras": ["top", "side"], "image_size": 16, "depth": True}
     limit_episodes = 1
