@@ -316,7 +316,7 @@ JSON_CASES = [
      "Expected a step budget ('max_steps' of config)"),
     ("vla-eval", lambda c: c.update(tasks=[]), "Expected episodes, got none;"),
     ("inspect", lambda c: c["eval"].pop("inspect_robots_version"), "Inspect AI's own logs hold no robot episodes"),
-    ("inspect", lambda c: c.update(version=2), "Expected log schema version 1, got 2;"),
+    ("inspect", lambda c: c.update(version=2), "Expected log schema version 1 as version, got 2;"),
     ("inspect", lambda c: c["samples"][0].update(termination_reasons=[]),
      "got 0 and 2 for 2; logs before Inspect Robots 0.60"),
     ("inspect", lambda c: c["samples"][0].update(termination_reasons=["success", "collision"]),

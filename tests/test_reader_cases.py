@@ -92,7 +92,7 @@ REFUSED = [
     ("length_nan.json", "inspect", "Expected a whole number as samples[0].epochs[0].episode_length, got nan;"),
     ("length_fractional.json", "inspect", "whole number as samples[0].epochs[0].episode_length, got 23.7;"),
     ("contradicting_score.json", "lerobot", "Expected 75 as overall.pc_success, which its episodes give, got 50;"),
-    ("shard_0_of_2.json", "vla-eval", "tasks[0].episodes[0].steps within the step budget 300, got 900;"),
+    ("shard_0_of_2.json", "vla-eval", "Expected at most the step budget 300 as tasks[0].episodes[0].steps, got 900;"),
 ]  # fmt: skip
 
 
@@ -366,11 +366,13 @@ CONTRADICTIONS = [
     ("vla-eval", lambda c: c.update(mean_success=0.5), "Expected 0.666667 or 0.8 as mean_success, which"),
     ("vla-eval", lambda c: c["tasks"][0].update(num_episodes=4), "Expected 3 as tasks[0].num_episodes, which"),
     ("vla-eval", lambda c: c.update(num_errors=0), "Expected 1 as num_errors, which its episodes give, got 0;"),
-    ("vla-eval", lambda c: c["config"].update(max_steps=95), "Expected tasks[0].episodes[1].steps within"),
+    ("vla-eval", lambda c: c["config"].update(max_steps=95),
+     "Expected at most the step budget 95 as tasks[0].episodes[1].steps, got 99;"),
     ("vla-eval", lambda c: c["tasks"][0]["episodes"][0]["metrics"].update(success=1),
      "Expected true or false as tasks[0].episodes[0].metrics.success, got 1;"),
     ("inspect", lambda c: c["results"].update(total_trials=7), "Expected 6 as results.total_trials, which"),
-    ("inspect", lambda c: c["eval"].update(max_steps=200), "episode_length within the step budget 200, got 280;"),
+    ("inspect", lambda c: c["eval"].update(max_steps=200),
+     "Expected at most the step budget 200 as samples[0].epochs[1].episode_length, got 280"),
     ("inspect", lambda c: _score(c, success_at_end=1.0), "Expected 0 as samples[0].epochs[1].success_at_end, since"),
     ("inspect", lambda c: c["samples"][0].update(operator_judgements=[1, None]),
      "Expected text as samples[0].operator_judgements[0], got 1;"),

@@ -70,12 +70,8 @@ def read_inspect_log(path: Path, suite: str = "") -> EpisodeLog:
         )
     version = run["inspect_robots_version"].text()
     if content["version"].shown() != str(_SCHEMA):
-        raise refuse(
-            path,
-            f"log schema version {_SCHEMA}",
-            content["version"].shown(),
-            f"Inspect Robots {version} wrote it, bring the outcomes as tables",
-        )
+        remedy = f"Inspect Robots {version} wrote it, bring the outcomes as tables"
+        raise content["version"].wrong(f"log schema version {_SCHEMA}", remedy)
     named = suite or run["task"].text()
     budget = next((stated.integer(1) for stated in run.find("max_steps")), None)
     counted: Counter[str] = Counter()

@@ -110,12 +110,7 @@ class Field:
         """Return a number of control steps, at least 1 and within the step budget where there is one."""
         steps = self.integer(1, whole=whole)
         if budget is not None and steps > budget:
-            raise refuse(
-                self.path,
-                f"{self.place} within the step budget {budget}",
-                str(steps),
-                "the file contradicts itself, restore it",
-            )
+            raise self.wrong(f"at most the step budget {budget}", "the file contradicts itself, restore it")
         return steps
 
     def check_totals(self, *names: str, read: Sequence[float], tolerance: float = 0.0) -> None:

@@ -51,12 +51,8 @@ def read_vla_eval_result(path: Path, suite: str = "") -> EpisodeLog:
     version = content["harness_version"].text()
     config = content["config"]
     if config["benchmark"].text() != _BENCHMARK:
-        raise refuse(
-            path,
-            f"the benchmark {_BENCHMARK!r}",
-            repr(config["benchmark"].text()),
-            "how episodes of other benchmarks end is not known; bring the outcomes as tables",
-        )
+        remedy = "how episodes of other benchmarks end is not known; bring the outcomes as tables"
+        raise config["benchmark"].wrong(repr(_BENCHMARK), remedy)
     named = one_suite(path, next((f.text() for f in config["params"].find("suite")), ""), suite)
     budget = _budget(config, named)
     wraps = any(flag.flag() for flag in config.find("throughput_mode"))
