@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from roep_gym.cli import main as cli
 from roep_gym.error import InvalidInputError
@@ -49,6 +50,7 @@ def test_a_described_environment_is_evaluated_under_all_main_conditions_and_judg
     assert float(rate.sel(condition="baseline")) == float(rate.sel(condition="baseline_clone"))
     assert set(data.coords["suite"].values) == {"roep_test.Arm-v0"}
     assert set(data["shield_status"].values) == {"trained"}
+    assert (data.sel(condition="full")["risk_steps"].values > 0).all()
     assert set(data["contract_status"].values) == {"match"}
     provenance = json.loads(data.attrs["provenance"])
     (measured,) = provenance["determinism"].values()
@@ -110,17 +112,22 @@ def test_what_cannot_run_is_refused_before_the_first_episode(
     assert not (tmp_path / "run" / "episodes.nc").exists()
 
 
-def test_numbered_actions_come_from_functions_and_from_models(tmp_path: Path) -> None:
-    import gymnasium as gym
-    from stable_baselines3 import PPO
-
-    task, rule = "gym:CartPole-v1", {"success": {"length_at_least": 5}}
-    model = PPO("MlpPolicy", gym.make("CartPole-v1"), seed=0, device="cpu")
-    model.save(tmp_path / "model")
-    plan = _plan(rule, task=task, policy="push_right")
-    arguments = {"algorithm": "PPO", "path": str(tmp_path / "model"), "observation_key": "observation"}
-    plan["models"].append({"name": "ppo", "policy": "sb3", "arguments": arguments})
-    summary = evaluate(plan, tmp_path / "run")
-    assert not summary.aborts
+def test_numbered_actions_are_learned_and_evaluated_by_the_plan_that_a_training_leaves(
+    tmp_path: Path,
+) -> None:
+    environment = {
+        "env_id": "roep_gym/Gymnasium-v0",
+        "arguments": {"env_id": "CartPole-v1", "description": {"success": {"length_at_least": 5}}},
+        "observation_keys": "observation",
+        "step_budget": 30,
+    }
+    hyperparameters = {"n_steps": 32, "batch_size": 32, "device": "cpu"}
+    training = {"environment": environment, "total_timesteps": 64, "hyperparameters": hyperparameters}
+    (tmp_path / "training.yaml").write_text(yaml.safe_dump(training))
+    assert cli.main(["train", str(tmp_path / "training.yaml"), "--out", str(tmp_path / "training")]) == 0
+    plan = yaml.safe_load((tmp_path / "training" / "evaluate.yaml").read_text())
+    plan["models"].append({"name": "right", "policy": "gymnasium_environments:push_right"})
+    summary = evaluate({**plan, "seed_groups": 1, "episodes": 2}, tmp_path / "run")
+    assert (summary.recorded, len(summary.aborts)) == (2 * 4 * 2, 0)
     assert (summary.data.success.values == 1).all()
     assert set(summary.data["contract_status"].values) == {"match"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from roep_gym.cli.foreign_code import suite_code
+from roep_gym.documents import read_yaml
 from roep_gym.envs.env_description import SuccessRule
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError, PolicyOutputError
@@ -363,3 +365,23 @@ def test_two_rules_are_none() -> None:
     assert SuccessRule(info="is_success").ends_episode
     assert not SuccessRule(return_at_least=3.0).ends_episode
     assert gymnasium_environments.near is not None
+
+
+@pytest.mark.parametrize(("source", "key"), [("gym:CartPole-v1", "observation"), (ARM, "arm.joint")])
+def test_a_training_in_a_described_environment_leaves_a_plan_for_it(
+    source: str, key: str, tmp_path: Path
+) -> None:
+    from roep_gym.training import EnvironmentConfig, write_evaluation_plan
+
+    arguments = {"env_id": source.removeprefix("gym:"), "description": {"success": {"length_at_least": 9}}}
+    config = EnvironmentConfig("roep_gym/Gymnasium-v0", arguments, observation_keys=key, step_budget=12)
+    model = tmp_path / "model.zip"
+    write_evaluation_plan(
+        tmp_path / "plan.yaml", name="mine", algorithm="PPO", model=model, environment=config
+    )
+    plan = resolve(plan_from_mapping(read_yaml(tmp_path / "plan.yaml", "a plan")))
+    (row,) = plan.rows
+    assert (row.suite_source, row.task, row.step_budget) == (source, "default", 12)
+    assert row.suite_arguments == arguments["description"]
+    assert row.model.arguments["observation_key"] == key
+    assert not any(condition.shielded for condition in plan.conditions)

@@ -142,6 +142,7 @@ class GymnasiumEnv(TaskEnvironment):
         self._judge, self._ends = described.success.judge(env_id), described.success.ends_episode
         variant = described.task(task)
         self.suite, self.task, self.env_id = suite or env_id, task, env_id
+        self.suite_source, self.suite_arguments = f"gym:{env_id}", dict(description or {})
         self.instruction = variant.instruction or env_id
         self.control_mode = described.control_mode
         self._draws = described.render_camera if described.render_camera in chosen else ""
