@@ -19,6 +19,7 @@ __all__ = [
     "PolicyOutputError",
     "RecordConflictError",
     "RoepError",
+    "ServerGoneError",
     "ShieldError",
     "SimulationUnstableError",
     "UnknownNameError",
@@ -50,6 +51,10 @@ class RecordConflictError(RoepError):
 
 class InfrastructureError(RoepError):
     """The simulator, the policy server or the machine failed; never an outcome of the policy."""
+
+
+class ServerGoneError(InfrastructureError):
+    """A policy server does not listen, or closed the connection; it may come back."""
 
 
 class ShieldError(InfrastructureError):

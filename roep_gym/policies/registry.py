@@ -17,7 +17,16 @@ from roep_gym.registry import Registry, build_part
 
 __all__ = ["POLICIES", "adapt_policy", "make_policy"]
 
-_PRESETS = ("pi0", "pi0-fast", "pi05")
+_PRESETS = (
+    "openvla",
+    "openvla-oft",
+    "pi0",
+    "pi0-fast",
+    "pi05",
+    "vla-adapter",
+    "vla-adapter-pro",
+    "x-vla",
+)
 """Presets of `roep_gym.policies.presets` that a client of this package reaches."""
 
 POLICIES = Registry(
@@ -29,7 +38,10 @@ POLICIES = Registry(
         "visuomotor": "roep_gym.policies.visuomotor.policy:VisuomotorPolicy",
         "blind": "roep_gym.policies.visuomotor.policy:BlindPolicy",
         "sb3": "roep_gym.policies.sb3:SB3Policy",
+        "act": "roep_gym.policies.remote.act:ActPolicy",
         "openpi": "roep_gym.policies.openpi.policy:OpenPIPolicy",
+        "roboeval": "roep_gym.policies.remote.roboeval:RoboEvalPolicy",
+        "vla-eval": "roep_gym.policies.remote.vla_eval:VLAEvalPolicy",
         **{name: f"roep_gym.policies.presets.by_name:{name}" for name in _PRESETS},
     },
 )

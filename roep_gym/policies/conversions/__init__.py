@@ -12,6 +12,7 @@ from roep_gym.lazy import lazy_names
 if TYPE_CHECKING:
     from roep_gym.policies.conversions.chunks import (
         ACTION_STEPS,
+        gripper_binary,
         gripper_inverted,
         gripper_sign,
         gripper_thresholded,
@@ -56,6 +57,7 @@ __all__ = [
     "bgr",
     "center_crop",
     "channels_first",
+    "gripper_binary",
     "gripper_inverted",
     "gripper_sign",
     "gripper_thresholded",

@@ -1,8 +1,9 @@
 """From what a network gives to actions of the environment.
 
 `unnormalized` and its inverse `normalized` apply a checkpoint's statistics, which `statistics_key` finds.
-`gripper_to_signed`, `gripper_sign`, `gripper_inverted` and `gripper_thresholded` convert the last entry of an action,
-`xvla_actions` X-VLA's twenty numbers. `prepare_actions` does the steps that `ACTION_STEPS` names, one after another.
+`gripper_to_signed`, `gripper_sign`, `gripper_inverted`, `gripper_binary` and `gripper_thresholded` convert the last
+entry of an action, `xvla_actions` X-VLA's twenty numbers. `prepare_actions` does the steps that `ACTION_STEPS` names,
+one after another.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from roep_gym.typing import Array, FloatArray
 
 __all__ = [
     "ACTION_STEPS",
+    "gripper_binary",
     "gripper_inverted",
     "gripper_sign",
     "gripper_thresholded",
@@ -149,6 +151,16 @@ def gripper_thresholded(actions: Array) -> FloatArray:
     )
 
 
+def gripper_binary(actions: Array) -> FloatArray:
+    """Replace the last entry of actions (..., n) by -1 where it is negative, else by 1; NaN stays.
+
+    Source: LIBERO's environment in vla-evaluation-harness.
+    """
+    return _with_gripper(
+        actions, lambda gripper: np.where(np.isnan(gripper), gripper, np.where(gripper < 0.0, -1.0, 1.0))
+    )
+
+
 def xvla_actions(actions: Array) -> FloatArray:
     """Return the absolute actions (..., 7) of X-VLA's numbers (..., 20), float64.
 
@@ -168,6 +180,7 @@ def xvla_actions(actions: Array) -> FloatArray:
 
 
 ACTION_STEPS: Mapping[str, Callable[[Array], FloatArray]] = {
+    "gripper_binary": gripper_binary,
     "gripper_to_signed": gripper_to_signed,
     "gripper_sign": gripper_sign,
     "gripper_inverted": gripper_inverted,

@@ -1,14 +1,17 @@
-"""The coding of openpi's websocket frames: MessagePack with arrays as maps under byte-string keys.
+"""The coding of websocket frames: MessagePack with arrays as maps.
 
 An array is {b"__ndarray__": true, b"data": bytes in C order, b"dtype": dtype string, b"shape": list}, a NumPy scalar
 {b"__npgeneric__": true, b"data": number, b"dtype": dtype string}. The format is that of `msgpack_numpy.py` in openpi's
-client package. A frame comes from another machine: `unpack` validates everything in it before NumPy is called.
+client package; with `text_keys` it is that of `numpy_codec.py` in vla-evaluation-harness, whose keys are text and whose
+scalars are plain numbers. A frame comes from another machine: `unpack` validates everything in it before NumPy is
+called.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgpack
@@ -17,7 +20,7 @@ import numpy as np
 from roep_gym.error import InvalidInputError, bounded, shown
 from roep_gym.typing import Array
 
-__all__ = ["MAX_DIMENSIONS", "MAX_ENTRIES", "MAX_FRAME_BYTES", "pack", "unpack"]
+__all__ = ["MAX_DIMENSIONS", "MAX_ENTRIES", "MAX_FRAME_BYTES", "pack", "read_array", "unpack"]
 
 MAX_FRAME_BYTES = 64 * 2**20
 """Bytes of one frame; 64 MiB hold three cameras with depth at 1024 x 1024 pixels three times over."""
@@ -34,7 +37,7 @@ _PLAIN_DTYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 _NUMBERS = {"b": bool, "i": int, "u": int, "f": int | float}
 
 
-def pack(value: Any) -> bytes:
+def pack(value: Any, *, text_keys: bool = False) -> bytes:
     """Encode a value of maps, lists, strings, bytes, numbers and arrays.
 
     Raises:
@@ -42,23 +45,23 @@ def pack(value: Any) -> bytes:
             more than `MAX_FRAME_BYTES`.
     """
     try:
-        frame = bytes(msgpack.packb(value, default=_encode))
+        frame = bytes(msgpack.packb(value, default=_encode_with_text_keys if text_keys else _encode))
     except InvalidInputError:
         raise
     except (ValueError, TypeError, OverflowError) as error:
         raise InvalidInputError(
-            f"Expected a value that openpi's format can hold, got: {bounded(str(error))}."
+            f"Expected a value that the format can hold, got: {bounded(str(error))}."
         ) from error
     return _checked_size(frame)
 
 
-def unpack(frame: bytes) -> Any:
+def unpack(frame: bytes, *, text_keys: bool = False) -> Any:
     """Decode a frame; arrays come back read-only.
 
     Raises:
         InvalidInputError: The frame is malformed, or above one of the limits of this module.
     """
-    reader = _Reader()
+    reader = _Reader(text_keys)
     try:
         return msgpack.unpackb(
             _checked_size(frame),
@@ -71,9 +74,7 @@ def unpack(frame: bytes) -> Any:
     except InvalidInputError:
         raise
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise InvalidInputError(
-            f"Expected a MessagePack frame of openpi's format, got: {bounded(str(error), 500)}."
-        ) from error
+        raise InvalidInputError(f"Expected a MessagePack frame, got: {bounded(str(error), 500)}.") from error
 
 
 def _checked_size(frame: bytes) -> bytes:
@@ -86,9 +87,7 @@ def _checked_size(frame: bytes) -> bytes:
 
 def _encode(value: Any) -> dict[bytes, Any]:
     if not isinstance(value, np.ndarray | np.generic):
-        raise InvalidInputError(
-            f"Expected a value that openpi's format can hold, got a {type(value).__name__}."
-        )
+        raise InvalidInputError(f"Expected a value that the format can hold, got a {type(value).__name__}.")
     if not _PLAIN_DTYPE.fullmatch(value.dtype.str):
         raise InvalidInputError(f"Expected a real, plain dtype, got {shown(value.dtype)}.")
     if isinstance(value, np.generic):
@@ -101,10 +100,16 @@ def _encode(value: Any) -> dict[bytes, Any]:
     }
 
 
+def _encode_with_text_keys(value: Any) -> Any:
+    coded = _encode(value)
+    return coded[b"data"] if b"__npgeneric__" in coded else {key.decode(): v for key, v in coded.items()}
+
+
 class _Reader:
     """Turns the maps and lists of one frame into values, and counts their entries."""
 
-    def __init__(self) -> None:
+    def __init__(self, text_keys: bool) -> None:
+        self._text_keys = text_keys
         self._left = 16 * MAX_ENTRIES
 
     def read_list(self, value: list[Any]) -> list[Any]:
@@ -113,8 +118,10 @@ class _Reader:
 
     def read_map(self, value: dict[Any, Any]) -> Any:
         self._count(value)
+        if self._text_keys and "__ndarray__" in value:
+            return read_array({key.encode(): entry for key, entry in value.items() if isinstance(key, str)})
         if b"__ndarray__" in value:
-            return _array(value)
+            return read_array(value)
         if b"__npgeneric__" in value:
             return _scalar(value)
         for key in value:
@@ -130,7 +137,12 @@ class _Reader:
             )
 
 
-def _array(value: dict[Any, Any]) -> Array:
+def read_array(value: Mapping[Any, Any]) -> Array:
+    """Return the array of the map of an array, once everything in the map is found to be right.
+
+    Raises:
+        InvalidInputError: Dtype, shape or data are wrong, or do not fit each other.
+    """
     dtype, shape, data = _dtype(value), value.get(b"shape"), value.get(b"data")
     if not (
         isinstance(shape, list)
@@ -162,7 +174,7 @@ def _scalar(value: dict[Any, Any]) -> np.generic:
     return scalar
 
 
-def _dtype(value: dict[Any, Any]) -> np.dtype[Any]:
+def _dtype(value: Mapping[Any, Any]) -> np.dtype[Any]:
     given = value.get(b"dtype")
     if not isinstance(given, str) or not _PLAIN_DTYPE.fullmatch(given):
         raise InvalidInputError(
