@@ -21,6 +21,7 @@ from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import InvalidInputError, shown, unknown_name
 from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
+from roep_gym.policies.remote.address import REACHING
 from roep_gym.shields.config import ShieldConfig
 from roep_gym.suites.base import Suite, SuiteTask
 from roep_gym.suites.registry import NamedTask, find_suite, find_tasks
@@ -218,10 +219,16 @@ class EvaluationPlan:
         return json.dumps(self._stored(), sort_keys=True, indent=1)
 
     def content(self) -> dict[str, Any]:
-        """Return what decides the episodes: everything but the reasons why departures from a contract are accepted."""
+        """Return what decides the episodes.
+
+        Left out are the reasons why departures from a contract are accepted, and how a model's server is reached.
+        """
         content = self._stored()
         for model in content["models"]:
             del model["accept"]
+            for arguments in (model["arguments"], *model.get("by_suite", {}).values()):
+                for name in REACHING:
+                    arguments.pop(name, None)
         return content
 
     def _stored(self) -> dict[str, Any]:

@@ -58,9 +58,10 @@ def vla_eval(
     port: int = 0,
 ) -> Iterator[Asked]:
     """Speak vla-evaluation-harness's protocol; `hello` adds to the handshake, or replaces a part of it."""
-    asked = Asked()
+    asked, connections = Asked(), list[ServerConnection]()
 
     def handle(websocket: ServerConnection) -> None:
+        connections.append(websocket)
         for frame in websocket:
             message = msgpack.unpackb(frame)
             assert set(message) == {"type", "payload", "seq", "timestamp"}
@@ -102,6 +103,8 @@ def vla_eval(
         asked.port = server.socket.getsockname()[1]
         with _running(server):
             yield asked
+        for connection in connections:
+            connection.close()
 
 
 @contextmanager

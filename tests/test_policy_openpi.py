@@ -95,7 +95,7 @@ def test_a_reply_without_actions_is_refused():
     with openpi_servers.tiny("no actions") as port:
         policy = custom(port)
         begin(policy)
-        with pytest.raises(InfrastructureError, match="Expected the entry 'actions' in the reply"):
+        with pytest.raises(InfrastructureError, match="to send the entry 'actions' in a reply, got"):
             ask(policy, 0)
 
 

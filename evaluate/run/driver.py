@@ -23,6 +23,7 @@ from roep_gym.atomic_file import write_atomically
 from roep_gym.error import InvalidInputError, RoepError
 from roep_gym.evaluate.plan import (
     EvaluationPlan,
+    ModelSpec,
     PlannedEpisode,
     ResolvedPlan,
     Row,
@@ -33,6 +34,7 @@ from roep_gym.evaluate.run.determinism_stage import measure_determinism
 from roep_gym.evaluate.run.environment_stack import check_runnable
 from roep_gym.evaluate.run.in_process_executor import InProcessExecutor
 from roep_gym.evaluate.run.local_executor import LocalExecutor
+from roep_gym.evaluate.run.servers import check_servers
 from roep_gym.evaluate.run.work import Executor, WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.dataset import write_run
@@ -125,6 +127,7 @@ def evaluate(
     Raises:
         InvalidInputError: The plan has an unknown or wrong entry, a policy or environment cannot be built, the folder
             holds another plan, or a policy that is a Python object would have to leave this process.
+        InfrastructureError: The server of a model that has episodes left does not answer, or is another one.
         RecordConflictError: An episode came out differently when it was run again.
         RoepError: The folder cannot be written; what was recorded before is safe.
     """
@@ -147,6 +150,7 @@ def evaluate(
             run.hold(run.journal)
             try:
                 session = _Session(run, plan, journal, observer or SilentObserver())
+                check_servers(session.models())
                 with closing(make_executor(plan)) as executor:
                     session.work(executor)
             except BaseException as error:
@@ -212,6 +216,14 @@ class _Session:
             results = executor.wait(_POLL_SECONDS)
             running -= len(results)
             self._take(results)
+
+    def models(self) -> list[ModelSpec]:
+        """Return the models that have episodes to run, in the order of the plan."""
+        rows = {item.planned.row for item in self._ready}
+        settled = self._done | self._unavailable()
+        rows |= {index for index, planned in self._shielded.items() if not settled.issuperset(planned)}
+        used = [self._plan.rows[index].model for index in rows]
+        return [model for model in self._plan.plan.models if any(model is other for other in used)]
 
     def summary(self) -> RunSummary:
         """Return how the run stands."""

@@ -15,10 +15,11 @@ from roep_gym import contracts, fingerprint
 from roep_gym.arguments import check_names
 from roep_gym.envs.numeric_probe import numeric_probe
 from roep_gym.episode_record import EpisodeRecord
-from roep_gym.error import InvalidInputError, RoepError, SimulationUnstableError, bounded
+from roep_gym.error import InvalidInputError, RoepError, ServerGoneError, SimulationUnstableError, bounded
 from roep_gym.evaluate.plan import ModelSpec, ResolvedPlan, Row
 from roep_gym.evaluate.run.environment_stack import environment_arguments, make_environment, wrap
 from roep_gym.evaluate.run.rollout import chunk_settings, run_episode
+from roep_gym.evaluate.run.servers import wait_for_server
 from roep_gym.evaluate.run.work import WorkItem, WorkResult
 from roep_gym.evaluate.schema import CONDITIONS
 from roep_gym.evaluate.store.packed_record import pack_record
@@ -42,9 +43,11 @@ class EpisodeWorker:
     """Runs episodes of a plan, one after another.
 
     The environment of the last row is kept, so that its scene is not built anew for each episode; after an abort
-    environment and policy are thrown away, since nothing is known of their state. `heartbeat` is called at every stage
-    and step, so that an observer can tell a hang from work. Without `find_policy` policies are built here, without
-    `probe`, what `numeric_probe` gives on this machine, it is computed with the first episode.
+    environment and policy are thrown away, since nothing is known of their state. Where a policy's server is gone, it
+    is waited for before the abort is reported; one that did not come back in time is not waited for again.
+    `heartbeat` is called at every stage and step, so that an observer can tell a hang from work. Without `find_policy`
+    policies are built here, without `probe`, what `numeric_probe` gives on this machine, it is computed with the first
+    episode.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class EpisodeWorker:
         self._plan = plan
         self._heartbeat, self._find_policy, self._probe = heartbeat, find_policy, probe
         self._policies: dict[int, Policy] = {}
+        self._lost: set[int] = set()
+        """Models whose server did not come back."""
         self._built_for: tuple[str, str, dict[str, Any]] | None = None
         self._env: gym.Env[Any, Any] | None = None
 
@@ -68,6 +73,8 @@ class EpisodeWorker:
                 return WorkResult(item, pack_record(self._run(item)))
         except Exception as error:  # noqa: BLE001 (user policies and simulators raise anything; it is reported)
             self.discard()
+            if isinstance(error, ServerGoneError):
+                self._wait_for_server(self._plan.rows[item.planned.row].model)
             message = bounded(str(error)).strip() or "no message"
             text = message if isinstance(error, RoepError) else f"{type(error).__name__}: {message}"
             text = text if text.endswith((".", "?", "!")) else f"{text}."
@@ -83,6 +90,11 @@ class EpisodeWorker:
         for index, policy in policies.items():
             if not self._plan.plan.models[index].is_object:  # an object is its maker's to close
                 policy.close()
+
+    def _wait_for_server(self, model: ModelSpec) -> None:
+        index = self._plan.model_index(model)
+        if index not in self._lost and not wait_for_server(model, self._heartbeat):
+            self._lost.add(index)
 
     def _run(self, item: WorkItem) -> EpisodeRecord:
         row = self._plan.rows[item.planned.row]

@@ -1,7 +1,7 @@
 """The boundary between an evaluation and a policy.
 
 `Policy` is the protocol that every policy satisfies: in process, remote, batched, chunked.
-`KnowsSpaces` is what one adds that knows the spaces it was trained on.
+`KnowsSpaces` is what one adds that knows the spaces it was trained on, `AsksServer` one that asks a server.
 `ObservationRequest` says which observations the policy looks at, `PolicyEpisode` what it is told when an
 episode begins, `PolicyInput` what it sees at a decision. The answer to one input is one chunk: a float array
 (steps, action dimension) with at least one step. `one_process` guards against a policy that forks.
@@ -18,7 +18,15 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 from roep_gym.contracts import RuntimeContract
 from roep_gym.typing import Array, Observation
 
-__all__ = ["KnowsSpaces", "ObservationRequest", "Policy", "PolicyEpisode", "PolicyInput", "one_process"]
+__all__ = [
+    "AsksServer",
+    "KnowsSpaces",
+    "ObservationRequest",
+    "Policy",
+    "PolicyEpisode",
+    "PolicyInput",
+    "one_process",
+]
 
 _LEFT = (
     b"Expected a process that a policy forks to end in the policy, but it returned from it; it was ended.\n"
@@ -114,6 +122,18 @@ class KnowsSpaces(Protocol):
 
     def check_environment(self, observation_space: Any, action_space: Any) -> None:
         """Raise `InvalidInputError` where the spaces of an environment do not fit."""
+
+
+@runtime_checkable
+class AsksServer(Protocol):
+    """A policy behind a server, which can be gone and come back; its methods raise `ServerGoneError` where it is."""
+
+    @property
+    def lost_timeout(self) -> float:
+        """Seconds that an evaluation waits for the server when it is gone."""
+
+    def ask_server(self) -> None:
+        """Find out that the server answers and is the right one, without opening an episode."""
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class RemotePolicy(ABC):
     ) -> None:
         given = dict(contract or {})
         if executed_steps is not None:
-            given["executed_steps"] = read_integer("executed_steps", executed_steps, 1)
+            given["executed_steps"] = executed_steps
         if image_size is not None:
             preset = replace(preset, image_size=read_integer("image_size", image_size, 1))
         self.contract = preset.contract.replaced(given)
