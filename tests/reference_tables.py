@@ -41,6 +41,9 @@ from roep_gym.policies.expert import ExpertPolicy
 from roep_gym.policies.openpi.policy import OpenPIPolicy
 from roep_gym.policies.presets.preset import ModelPreset, find_preset, preset_names
 from roep_gym.policies.random import RandomPolicy
+from roep_gym.policies.remote.act import ActPolicy
+from roep_gym.policies.remote.roboeval import RoboEvalPolicy
+from roep_gym.policies.remote.vla_eval import EnvironmentDemands, VLAEvalPolicy
 from roep_gym.policies.sb3 import SB3Policy
 from roep_gym.policies.visuomotor import network
 from roep_gym.policies.visuomotor.policy import WEIGHTS, BlindPolicy, VisuomotorPolicy
@@ -323,7 +326,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "manifest.csv": _columns(flat_tables._MANIFEST_COLUMNS),
     "model": _dataclass(ModelSpec),
     "observation request": _dataclass(ObservationRequest),
+    "act arguments": _arguments(ActPolicy),
     "openpi arguments": _arguments(OpenPIPolicy),
+    "roboeval arguments": _arguments(RoboEvalPolicy),
+    "vla-eval arguments": _arguments(VLAEvalPolicy),
+    "vla-eval demands": _dataclass(EnvironmentDemands),
     "frame steps": _conversions(FRAME_STEPS),
     "action steps": _conversions(ACTION_STEPS),
     "presets": _presets,
