@@ -11,8 +11,12 @@ import numpy as np
 import pytest
 import yaml
 
+from roep_gym.cli.main import main
 from roep_gym.contracts import FIELDS
+from roep_gym.documents import read_yaml
+from roep_gym.envs.task_catalog import PAPER_TASKS
 from roep_gym.error import InvalidInputError, UnknownNameError
+from roep_gym.evaluate.plan import plan_from_mapping, resolve
 from roep_gym.policies import PolicyContractTests, make_policy
 from roep_gym.policies.base import Policy, PolicyEpisode, PolicyInput
 from roep_gym.policies.conversions import ORIENTATIONS
@@ -180,3 +184,20 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, changes: dict[str, 
 def test_an_unknown_preset_is_answered_with_the_closest() -> None:
     with pytest.raises(UnknownNameError, match="Did you mean 'openvla-oft'"):
         find_preset("openvla_oft")
+
+
+def test_the_plan_of_the_papers_study_has_three_models_on_eight_tasks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).parents[1] / "examples" / "paper_study.yaml"
+    resolved = resolve(plan_from_mapping(read_yaml(path, "a plan")))
+    tasks: dict[str, list[str]] = {}
+    for row in resolved.rows:
+        tasks.setdefault(row.model.name, []).append(row.task)
+        assert row.model.policy in POLICIES.names()
+        assert find_preset(row.model.policy).contract.for_suite(row.suite).suite in ("any", row.suite)
+        assert isinstance(row.model.arguments["port"], int)
+    assert list(tasks) == ["OpenVLA", "X-VLA", "VLA-Adapter"]
+    assert all(set(found) == set(PAPER_TASKS.values()) and len(found) == 8 for found in tasks.values())
+    assert main(["evaluate", str(path), "--out", str(tmp_path / "run"), "--dry-run"]) == 0
+    assert re.search(r"24 x \d+ x 5 x 10 = \d+ episodes", " ".join(capsys.readouterr().out.split()))
