@@ -18,8 +18,11 @@ from roep_gym.wrappers.profiles import Profile
 SHAPES = OperatorContractTests.shapes["image"]
 
 
+CHANGING = [name for name in OPERATORS.names() if isinstance(find_operator(name), ObservationOperator)]
+
+
 class TestRegisteredOperators(OperatorContractTests):
-    @pytest.fixture(autouse=True, params=OPERATORS.names())
+    @pytest.fixture(autouse=True, params=CHANGING)
     def _named(self, request: pytest.FixtureRequest) -> None:
         self._name = request.param
 
@@ -199,7 +202,7 @@ def test_a_profile_names_an_operator_by_its_place() -> None:
     array, (metadata,) = profile.perturb(clean, "image", ("run", 0, 0), 1, "agentview_image")
     assert metadata == {"operator": place, "level": 20}
     assert rebuild(clean, metadata, ()).tobytes() == array.tobytes()
-    with pytest.raises(UnknownNameError, match=re.escape("Did you mean 'density'?")):
+    with pytest.raises(UnknownNameError, match=re.escape("Did you mean 'density'")):
         Profile.from_spec({"name": "x", "operators": [{"operator": place, "densty": 1}]})
 
 

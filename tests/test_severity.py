@@ -95,7 +95,7 @@ def test_an_unknown_form_comes_with_the_closest() -> None:
 
 def test_a_scaled_profile_says_so_and_can_be_read_again() -> None:
     scaled = PROFILES["strong"].scaled(0.5)
-    assert dict(scaled.settings) == {"rgb_occlusion": 0.25, "depth_dropout": 0.15}
+    assert {s.operator: s.severity for s in scaled.settings} == {"rgb_occlusion": 0.25, "depth_dropout": 0.15}
     assert scaled.name == "strong x 0.5"
     assert Profile.from_spec(scaled.to_spec()) == scaled
     assert PROFILES["strong"].scaled(1) is PROFILES["strong"]

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from roep_gym.wrappers.operator_setting import OperatorSetting
     from roep_gym.wrappers.operators.base import ObservationOperator, Operator
     from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
     from roep_gym.wrappers.operators.registry import OPERATORS, rebuild, register_operator
     from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
     from roep_gym.wrappers.perturb_observation import PerturbObservation
-    from roep_gym.wrappers.profiles import PROFILES, OperatorSetting, Profile, perturbation_key
+    from roep_gym.wrappers.profiles import PROFILES, Profile, perturbation_key
     from roep_gym.wrappers.record_episode import RecordEpisode
     from roep_gym.wrappers.select_observation import SelectObservation
     from roep_gym.wrappers.shield_action import ShieldAction

@@ -40,7 +40,8 @@ def termination_reason(info: Info, *, truncated: bool) -> str:
 class TraceLayout:
     """Columns of the step arrays of one environment, whose unsafe channels are those that it declares active.
 
-    `proprio_key` is the key of the low-dimensional observation, None where there is none.
+    `proprio_key` is the key of the low-dimensional observation, None where there is none. `actions_perturbed` says
+    whether what is executed may be another action than the one that the shield let pass.
     """
 
     action_low: FloatArray
@@ -50,6 +51,7 @@ class TraceLayout:
     image_keys: tuple[str, ...]
     depth_keys: tuple[str, ...]
     unsafe_channels: tuple[str, ...] = ()
+    actions_perturbed: bool = False
 
 
 class EpisodeTrace:
@@ -115,12 +117,14 @@ class EpisodeTrace:
         Raises:
             UnknownNameError: The shield's reason or projection is not among the known ones.
         """
-        executed = np.array(info.get("executed_action", proposed), dtype=np.float32).ravel()
+        shielded = np.array(info.get("executed_action", proposed), dtype=np.float32).ravel()
+        executed = np.array(info.get("actuated_action", shielded), dtype=np.float32).ravel()
         unsafe = info.get("unsafe", _MISSING)
         shield = info.get("shield")
         outcome = {
             "proposed_action": proposed,
             "executed_action": executed,
+            "shielded_action": shielded,
             "reward": reward,
             "unsafe": [int(unsafe.get(channel, NOT_RUN)) for channel in UNSAFE_CHANNELS],
         }
@@ -133,7 +137,7 @@ class EpisodeTrace:
             }
             self._crossings += bool(shield["risk"] >= shield["threshold"])
             self._refusals += bool(shield["refused"])
-            self._intervention_steps += bool(shield["refused"]) or not np.array_equal(executed, proposed)
+            self._intervention_steps += bool(shield["refused"]) or not np.array_equal(shielded, proposed)
         self._append(outcome)
 
     def refuse(self, proposed: FloatArray | None) -> None:
@@ -143,6 +147,7 @@ class EpisodeTrace:
         self._append({
             "proposed_action": nothing if proposed is None else proposed,
             "executed_action": nothing,
+            "shielded_action": nothing,
             "reward": 0.0,
             # Nothing was executed, so nothing was attempted; what is not active stays unobserved.
             "unsafe": [0 if c in self._layout.unsafe_channels else NOT_RUN for c in UNSAFE_CHANNELS],
@@ -228,6 +233,7 @@ def _columns(layout: TraceLayout) -> dict[str, tuple[Any, tuple[int, ...]]]:
     return {
         "proposed_action": (np.float32, (actions,)),
         "executed_action": (np.float32, (actions,)),
+        **({"shielded_action": (np.float32, (actions,))} if layout.actions_perturbed else {}),
         "reward": (np.float32, ()),
         "proprio": (np.float32, (layout.proprio_size,)),
         "looked": (np.int8, ()),

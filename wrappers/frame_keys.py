@@ -1,6 +1,7 @@
 """Which arrays of an observation are images and which are depth.
 
-`FrameKeys` holds their keys, `find_frame_keys` works them out from an observation space, and `split_observation` gives
+`FrameKeys` holds their keys, `find_frame_keys` works them out from an observation space, `find_vector_keys` those of
+vectors, and `split_observation` gives
 any observation the form of a mapping; the array of a Box observation has the key `BOX_KEY`. `check_nothing_left`
 refuses frames that a perturbation would miss or mistake.
 """
@@ -19,7 +20,15 @@ from roep_gym.error import InvalidInputError
 from roep_gym.wrappers.operators.base import Modality, frame_layout
 from roep_gym.wrappers.stack_order import find_wrapper
 
-__all__ = ["BOX_KEY", "FrameKeys", "boxes_of", "check_nothing_left", "find_frame_keys", "split_observation"]
+__all__ = [
+    "BOX_KEY",
+    "FrameKeys",
+    "boxes_of",
+    "check_nothing_left",
+    "find_frame_keys",
+    "find_vector_keys",
+    "split_observation",
+]
 
 BOX_KEY = "observation"
 """Key of the only array of an environment whose observation is no mapping."""
@@ -73,6 +82,15 @@ def find_frame_keys(
     if depth_keys is None:
         depth_keys = [key for key, box in boxes.items() if key.endswith("_depth") and _is_depth(box)]
     return FrameKeys(tuple(image_keys), tuple(depth_keys))
+
+
+def find_vector_keys(space: spaces.Space[Any]) -> tuple[str, ...]:
+    """Return the keys of the vectors of floating-point numbers."""
+    return tuple(
+        key
+        for key, box in boxes_of(space).items()
+        if isinstance(box, spaces.Box) and len(box.shape) == 1 and np.issubdtype(box.dtype, np.floating)
+    )
 
 
 def check_nothing_left(env: gym.Env[Any, Any], keys: FrameKeys, kinds: Set[Modality]) -> None:

@@ -218,4 +218,7 @@ def _layout(env: gym.Env[Any, Any], perturbation: PerturbObservation | None) -> 
     vector = key in boxes and len(boxes[key].shape or ()) == 1
     size = int(np.prod(boxes[key].shape or ())) if vector else 0
     channels = tuple(find_attribute(env, "unsafe_channels", ()))
-    return TraceLayout(low, high, key if vector else None, size, keys.images, keys.depths, channels)
+    perturbed = perturbation is not None and perturbation.profile.acts_on("action")
+    return TraceLayout(
+        low, high, key if vector else None, size, keys.images, keys.depths, channels, perturbed
+    )

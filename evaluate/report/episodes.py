@@ -87,7 +87,8 @@ def shield_trace(run: Run, key: EpisodeKey) -> ShieldTrace | None:
     names = str(steps["projection"].attrs["flag_meanings"]).split()
     refusals = [code for code, name in enumerate(names) if name not in _NO_REFUSAL]
     refused = np.isin(steps["projection"].values, refusals)
-    moved = (steps["proposed_action"].values != steps["executed_action"].values).any(axis=1)
+    shielded = steps["shielded_action" if "shielded_action" in steps else "executed_action"]
+    moved = (steps["proposed_action"].values != shielded.values).any(axis=1)
     return ShieldTrace(
         relative_risk=steps["risk"].values / tau,
         intervened=steps["intervened"].values == 1,

@@ -42,6 +42,11 @@ _PATCH_ENTRIES = ("row", "column", "side")
 _STEP_ATTRIBUTES: Mapping[str, tuple[tuple[str, ...], str, str]] = {
     "proposed_action": (("action_entry",), "action proposed by the policy", "1"),
     "executed_action": (("action_entry",), "action sent to the environment", "1"),
+    "shielded_action": (
+        ("action_entry",),
+        "action that the shield let pass, where actions are perturbed",
+        "1",
+    ),
     "reward": ((), "reward", "1"),
     "proprio": (("proprio_entry",), "low-dimensional observation acted on", "see proprio_entry"),
     "looked": ((), "whether the frames acted on were asked for", "1"),
@@ -195,6 +200,8 @@ def build_steps(records: Sequence[tuple[PlannedEpisode, EpisodeRecord]]) -> xr.D
         )
     }
     for name, (dimensions, long_name, units) in _STEP_ATTRIBUTES.items():
+        if name not in records[0][1].steps:
+            continue
         values = np.concatenate([record.steps[name] for _, record in records])
         variables[name] = (("step", *dimensions), values, {"long_name": long_name, "units": units})
     data = xr.Dataset(

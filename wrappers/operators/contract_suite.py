@@ -23,7 +23,7 @@ from roep_gym import seeding
 from roep_gym.error import InvalidInputError
 from roep_gym.seeding import Key
 from roep_gym.typing import Array
-from roep_gym.wrappers.operators.base import Modality, ObservationOperator, Perturbed, Shape
+from roep_gym.wrappers.operators.base import Modality, ObservationOperator, Perturbed, Shape, frame_layout
 
 __all__ = ["OperatorContractTests"]
 
@@ -40,6 +40,7 @@ class OperatorContractTests(ABC):
     shapes: ClassVar[dict[Modality, tuple[Shape, ...]]] = {
         "image": ((40, 32, 3), (32, 40, 1), (3, 24, 50), (30, 30, 4), (21, 33)),
         "depth": ((50, 60, 1), (1, 24, 31), (21, 33)),
+        "vector": ((9,), (40,)),
     }
     fractions: tuple[float, ...] = (0.1, 0.5, 1.0)
     steps = 4
@@ -50,8 +51,11 @@ class OperatorContractTests(ABC):
 
     def make_arrays(self) -> Iterator[Array]:
         """Yield clean arrays, read-only, of every layout and of both directions of the rows in memory."""
-        modality = self.make_operator().modality
+        operator = self.make_operator()
+        modality = operator.modality
         for shape in self.shapes[modality]:
+            if modality == "image" and _channels(shape) not in operator.channels:
+                continue
             draw = seeding.generator("contract suite", *shape)
             if modality == "image":
                 clean: Array = draw.integers(1, 256, shape, dtype=np.uint8)
@@ -145,6 +149,11 @@ class OperatorContractTests(ABC):
     def _assert_equal(left: Perturbed, right: Perturbed) -> None:
         assert left.array.tobytes() == right.array.tobytes()
         assert left.metadata == right.metadata
+
+
+def _channels(shape: Shape) -> int:
+    layout = frame_layout(shape)
+    return math.prod(shape) // (layout.rows * layout.columns)
 
 
 def _global_states() -> tuple[Any, ...]:
