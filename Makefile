@@ -8,7 +8,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PLAN ?= examples/first_claims.yaml
 OUT ?= runs/first_claims
-BENCHMARKS ?= step_speed episode_costs whole_evaluation wrapper_costs executors shared_inference worker_memory million_episodes
+BENCHMARKS ?= step_speed episode_costs whole_evaluation wrapper_costs operator_costs executors shared_inference worker_memory million_episodes
 PYTEST_ARGS ?=
 # A file of tests stays in one process, so that its fixtures are made once.
 PARALLEL ?= --numprocesses=auto --maxprocesses=4 --dist=loadfile

@@ -51,6 +51,8 @@ from roep_gym.shields.config import ProjectionConfig, ShieldConfig
 from roep_gym.training.config import TrainingConfig
 from roep_gym.training.environment import EnvironmentConfig
 from roep_gym.wrappers import PerturbObservation, RecordEpisode, ShieldAction, StepBudget
+from roep_gym.wrappers.operators.base import modalities_of
+from roep_gym.wrappers.operators.registry import OPERATORS, find_operator
 from roep_gym.wrappers.profiles import PROFILES
 
 ROOT = Path(__file__).parents[1]
@@ -169,6 +171,16 @@ def _conditions() -> str:
         if c.role != "clone"
     ]
     return _markdown(["condition", "profile", "shield", "clone of", "role"], rows)
+
+
+def _operators() -> str:
+    rows = []
+    for name in OPERATORS.names():
+        operator = find_operator(name)
+        acts_on = " and ".join(modalities_of(operator)) or operator.target
+        text = " ".join((inspect.getdoc(type(operator)) or "").split("\n\n")[0].split())
+        rows.append([_code(name), acts_on, _code(operator.severity), f"{operator.max_severity:g}", text])
+    return _markdown(["operator", "acts on", "severity", "up to", "what it does"], rows)
 
 
 def _profiles() -> str:
@@ -335,6 +347,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "action steps": _conversions(ACTION_STEPS),
     "presets": _presets,
     "preset fields": _dataclass(ModelPreset),
+    "operators": _operators,
     "perturb arguments": _arguments(PerturbObservation),
     "plan": _dataclass(EvaluationPlan),
     "policy episode": _dataclass(PolicyEpisode),

@@ -1,7 +1,7 @@
 """Gymnasium wrappers of the ROEP protocol.
 
-From the environment outward: `PerturbObservation` perturbs images and depth by a `Profile`, `ShieldAction` replaces
-risky actions, `StepBudget` ends an episode after a number of steps, and `RecordEpisode` records it.
+From the environment outward: `PerturbObservation` perturbs what is seen and done by a `Profile`, `ShieldAction`
+replaces risky actions, `StepBudget` ends an episode after a number of steps, and `RecordEpisode` records it.
 `PenalizeIntervention`, `SelectObservation` and `TrainingEpisode` are for training.
 """
 
@@ -13,7 +13,13 @@ from roep_gym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from roep_gym.wrappers.operator_setting import OperatorSetting
-    from roep_gym.wrappers.operators.base import ObservationOperator, Operator
+    from roep_gym.wrappers.operators.base import (
+        ActionOperator,
+        HistoryOperator,
+        InstructionOperator,
+        ObservationOperator,
+        Operator,
+    )
     from roep_gym.wrappers.operators.contract_suite import OperatorContractTests
     from roep_gym.wrappers.operators.registry import OPERATORS, rebuild, register_operator
     from roep_gym.wrappers.penalize_intervention import PenalizeIntervention
@@ -30,6 +36,9 @@ else:
 __all__ = [
     "OPERATORS",
     "PROFILES",
+    "ActionOperator",
+    "HistoryOperator",
+    "InstructionOperator",
     "ObservationOperator",
     "Operator",
     "OperatorContractTests",

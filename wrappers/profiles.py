@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, get_args
+
+import yaml
 
 from roep_gym.arguments import check_names
 from roep_gym.error import InvalidInputError
@@ -323,15 +326,14 @@ def _check_applied(operator: Operator) -> None:
             )
 
 
-def _paper_profile(name: str, alpha: float, probability: float) -> Profile:
-    settings = (OperatorSetting("rgb_occlusion", alpha), OperatorSetting("depth_dropout", probability))
-    return Profile(name, settings)
+def _paper_profile(name: str) -> Profile:
+    """Return a profile of the paper, read from its file."""
+    text = (Path(__file__).parent / "paper_profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+    spec = yaml.safe_load(text)
+    return Profile(spec["name"], tuple(map(OperatorSetting.from_entry, spec["operators"])))
 
 
 PROFILES: Mapping[str, Profile] = {
-    "clean": _paper_profile("clean", 0.0, 0.0),
-    "mild": _paper_profile("mild", 0.10, 0.10),
-    "medium": _paper_profile("medium", 0.30, 0.20),
-    "strong": _paper_profile("strong", 0.50, 0.30),
+    name: _paper_profile(name) for name in ("clean", "mild", "medium", "strong")
 }
-"""The paper's profiles (Eq. 2)."""
+"""The paper's profiles (Eq. 2), each a file in `paper_profiles/`."""
