@@ -19,7 +19,7 @@ from roep_gym.arguments import check_names, plain, read_integer
 from roep_gym.episode import SAMPLED, EpisodeIdentity, InitState, bootstrap_scene_seed, scene_seed
 from roep_gym.episode_record import UNSAFE_CHANNELS
 from roep_gym.error import InvalidInputError, shown, unknown_name
-from roep_gym.evaluate.schema import CONDITIONS, MAX_CLONES, Condition, clones_of
+from roep_gym.evaluate.schema import CONDITIONS, MAIN_PROFILE, MAX_CLONES, Condition, clones_of
 from roep_gym.mapping_reader import check_fields, read_json_value, read_mapping
 from roep_gym.policies.remote.address import REACHING
 from roep_gym.shields.config import ShieldConfig
@@ -27,7 +27,7 @@ from roep_gym.suites.base import Suite, SuiteTask
 from roep_gym.suites.registry import NamedTask, find_suite, find_tasks
 from roep_gym.typing import JSON
 from roep_gym.wrappers.episode_trace import FrameChoice
-from roep_gym.wrappers.profiles import Profile
+from roep_gym.wrappers.profiles import PROFILES, named_profile
 
 __all__ = [
     "CONDITION_SETS",
@@ -166,6 +166,8 @@ class EvaluationPlan:
         environment: Settings of every environment.
         shield: Training and behaviour of the shield.
         frames: Frames to keep: "none", "looked" (clean and given frames of every decision) or "all".
+        profiles: Perturbation profiles of this plan by name, each a mapping with `operators`.
+        perturbation: The profile that the claims are about: one of `profiles`, or a built-in one.
     """
 
     name: str = "evaluation"
@@ -181,6 +183,8 @@ class EvaluationPlan:
     environment: EnvironmentSettings = EnvironmentSettings()
     shield: ShieldConfig = field(default_factory=ShieldConfig)
     frames: FrameChoice = "none"
+    profiles: Mapping[str, JSON] = field(default_factory=dict)
+    perturbation: str = MAIN_PROFILE
 
     def __post_init__(self) -> None:
         check_fields(self, "plan")
@@ -240,6 +244,8 @@ class EvaluationPlan:
                 del model["by_suite"]
         if not content["suites"]:
             del content["suites"]
+        if not self.profiles and self.perturbation == MAIN_PROFILE:
+            del content["profiles"], content["perturbation"]
         return content
 
 
@@ -287,7 +293,8 @@ class ResolvedPlan:
         plan: The plan.
         rows: Rows in canonical order: model, then task.
         conditions: Conditions in the order of the protocol.
-        profiles: Perturbation profiles of the conditions by name, with their parameters (`Profile.to_spec`).
+        profiles: Perturbation profiles by what conditions call them, with their parameters (`Profile.to_spec`);
+            "medium" is the one that the claims are about.
     """
 
     plan: EvaluationPlan
@@ -336,7 +343,7 @@ class ResolvedPlan:
             episode=planned.episode,
             init_state=SAMPLED if bootstrap else number,
             scene_seed=seed_of(row.suite, row.task, planned.seed_group, planned.episode),
-            profile=condition.profile,
+            profile=self.plan.perturbation if condition.profile == MAIN_PROFILE else condition.profile,
         )
 
 
@@ -398,7 +405,14 @@ def resolve(plan: EvaluationPlan) -> ResolvedPlan:
     planned = {row.suite for row in rows}
     check_names("suite with a step budget of its own", plan.suite_step_budgets, planned)
     check_names("suite with arguments", plan.suites, {row.suite_source for row in rows})
-    profiles = {c.profile: Profile.from_spec(c.profile).to_spec() for c in conditions}
+    chosen = named_profile(plan.perturbation, plan.profiles)
+    if not chosen.modalities() & {"image", "depth"}:
+        raise InvalidInputError(
+            "Expected a perturbation of images or depth, which the records show to have reached the policy, got "
+            f"{plan.perturbation!r}, which changes neither; add an operator on frames."
+        )
+    acting = {c.profile: chosen if c.profile == MAIN_PROFILE else PROFILES[c.profile] for c in conditions}
+    profiles = {name: profile.to_spec() for name, profile in acting.items()}
     return ResolvedPlan(plan, tuple(rows), conditions, profiles)
 
 

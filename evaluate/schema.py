@@ -21,6 +21,7 @@ from roep_gym.error import InvalidInputError
 __all__ = [
     "CONDITIONS",
     "EPISODE_VARIABLES",
+    "MAIN_PROFILE",
     "MAX_CLONES",
     "NOT_RUN",
     "PAIRING_KEY",
@@ -55,6 +56,9 @@ class Condition:
     clone_of: str = ""
     role: str = "main"
 
+
+MAIN_PROFILE = "medium"
+"""What conditions call the profile that the claims are about: the paper's, unless a plan names another."""
 
 MAX_CLONES = 5
 """The largest number of clones of a condition that a plan may ask for."""

@@ -1,7 +1,8 @@
 """Perturbation profiles: named lists of operators with parameters (protocol section 2).
 
-`PROFILES` holds the paper's four, `Profile.from_spec` reads a name or a JSON-native mapping, `perturbation_key` is
-the key of one operator on one array at one step. Nothing here needs Gymnasium.
+`PROFILES` holds the paper's four, `Profile.from_spec` reads a name or a JSON-native mapping, `named_profile` finds one
+among those of a plan, `perturbation_key` is the key of one operator on one array at one step. Nothing here needs
+Gymnasium.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from roep_gym.wrappers.operators.base import (
 )
 from roep_gym.wrappers.operators.registry import find_operator
 
-__all__ = ["PROFILES", "Earlier", "OperatorSetting", "Profile", "perturbation_key"]
+__all__ = ["PROFILES", "Earlier", "OperatorSetting", "Profile", "named_profile", "perturbation_key"]
 
 
 def perturbation_key(
@@ -312,6 +313,25 @@ class Profile:
                 and setting.is_for(modality, observation_key)
             ):
                 yield operator, setting
+
+
+def named_profile(name: str, own: Mapping[str, JSON]) -> Profile:
+    """Return a profile of a plan's own, mappings with `operators` by name, or a built-in one; all are checked.
+
+    Raises:
+        UnknownNameError: No profile has the name.
+        InvalidInputError: One of their own is malformed, or has the name of a built-in one.
+    """
+    found = dict(PROFILES)
+    for key, spec in own.items():
+        if key in PROFILES or not isinstance(spec, Mapping) or set(spec) != {"operators"}:
+            raise InvalidInputError(
+                f"Expected a profile under a name that no built-in one has, as a mapping with 'operators' alone, got "
+                f"{spec!r} under {key!r}."
+            )
+        found[key] = Profile.from_spec({"name": key, **spec})
+    check_names("perturbation profile", [name], found)
+    return found[name]
 
 
 def _check_applied(operator: Operator) -> None:

@@ -118,6 +118,7 @@ class RunExport:
                 "the run itself."
             )
         self._kept: str = provenance["plan"]["frames"]
+        self._profiles: Mapping[str, JSON] = provenance.get("profiles") or {}
         self._conditions = [str(name) for name in self._data["condition"].values]
         self._positions = self._select()
         self.layout = self._check_records()
@@ -332,7 +333,7 @@ class RunExport:
         return {
             **{name: str(self._data[name].values[planned.row]) for name in _TEXTS},
             "condition": planned.condition,
-            "profile": condition.profile,
+            "profile": self._profiles.get(condition.profile, {}).get("name", condition.profile),
             "shielded": condition.shielded,
             "run_id": str(run_ids[self._conditions.index(planned.condition)]),
             "seed_group": planned.seed_group,

@@ -11,7 +11,7 @@ import numpy as np
 
 from roep_gym.evaluate.judging.admission import ATTESTED
 from roep_gym.evaluate.report.records import Run
-from roep_gym.evaluate.schema import CONDITIONS, NOT_RUN
+from roep_gym.evaluate.schema import CONDITIONS, MAIN_PROFILE, NOT_RUN
 from roep_gym.typing import JSON
 
 __all__ = ["facts", "limits"]
@@ -32,6 +32,7 @@ def facts(run: Run) -> dict[str, str]:
         "Step budget": f"{provenance['plan']['step_budget']} control steps" if provenance.get("plan") else "",
         "Records": "native, with step records" if run.native else f"flat tables ({ATTESTED})",
         "Unsafe channels": run.channels().sentence.rstrip("."),
+        "Perturbation": _perturbation(provenance),
         "Perturbed frames": _reach(run),
         "Plan digest": str(provenance.get("plan_digest", "")),
         "Merged runs": "; ".join(map(_member, provenance.get("merged", ()))),
@@ -107,6 +108,16 @@ def _incomplete(run: Run, row: int) -> bool:
 def _condition(name: str) -> str:
     condition = CONDITIONS[name]
     return f"{name} ({condition.profile}{', shield' if condition.shielded else ''})"
+
+
+def _perturbation(provenance: Mapping[str, JSON]) -> str:
+    """Return which profile is called medium, where it is another than the paper's."""
+    acting = (provenance.get("profiles") or {}).get(MAIN_PROFILE, {}).get("name", MAIN_PROFILE)
+    return (
+        ""
+        if acting == MAIN_PROFILE
+        else f"{acting}, which takes the place of {MAIN_PROFILE} everywhere below"
+    )
 
 
 def _reach(run: Run) -> str:

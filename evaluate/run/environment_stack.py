@@ -79,7 +79,12 @@ def wrap(
     # What has no frames runs under every condition; its records tell that no frame was given.
     keys = None if any(find_frame_keys(env.observation_space)) else list[str]()
     env = PerturbObservation(
-        env, profile=profile, keep_clean=frames != "none", image_keys=keys, depth_keys=keys
+        env,
+        profile=profile,
+        keep_clean=frames != "none",
+        image_keys=keys,
+        depth_keys=keys,
+        step_budget=step_budget,
     )
     if shield is not None:
         env = ShieldAction(

@@ -135,7 +135,9 @@ def make_env(
     if config.wrapper is not None:
         env = find_environment_wrapper(config.wrapper)(env)
     if config.profile is not None:
-        env = PerturbObservation(env, profile=config.profile, severity=config.severity)
+        env = PerturbObservation(
+            env, profile=config.profile, severity=config.severity, step_budget=config.step_budget
+        )
     if config.shield is not None:
         env = ShieldAction(env, shield=config.shield, terminate_on_refusal=config.terminate_on_refusal)
     env = StepBudget(env, max_steps=config.step_budget)
