@@ -287,8 +287,8 @@ def test_a_page_in_a_browser_may_connect_only_where_its_origin_is_allowed() -> N
 
 
 def test_a_frame_above_the_limit_ends_its_connection_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("server", "codec", "policy"):
-        monkeypatch.setattr(f"roep_gym.policies.openpi.{module}.MAX_FRAME_BYTES", 5000)
+    for module in ("openpi.server", "openpi.codec", "remote.websocket"):
+        monkeypatch.setattr(f"roep_gym.policies.{module}.MAX_FRAME_BYTES", 5000)
     with served(Noting()) as server:
         with connect(f"ws://127.0.0.1:{server.port}") as websocket:
             websocket.recv()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from roep_gym.error import InfrastructureError, InvalidInputError
 from roep_gym.evaluate.plan import ModelSpec
 from roep_gym.policies.base import AsksServer
-from roep_gym.policies.registry import make_policy
+from roep_gym.policies.registry import POLICIES, make_policy
 
 __all__ = ["check_servers", "wait_for_server"]
 
@@ -19,13 +20,13 @@ _LOGGER = logging.getLogger(__name__)
 
 
 def check_servers(models: Iterable[ModelSpec]) -> None:
-    """Ask the server of every model that has one.
+    """Ask the server of every model that has one; no other policy is built for it.
 
     Raises:
         InfrastructureError: A server does not answer, is not ready, or is another one; the message names the model.
         InvalidInputError: A server asks for something else than the arguments declare.
     """
-    for model in models:
+    for model in filter(_has_server, models):
         policy = make_policy(model.policy, **model.arguments)
         try:
             if isinstance(policy, AsksServer):
@@ -55,6 +56,8 @@ def wait_for_server(
     Returns:
         Whether it answers; False after the model's `lost_timeout`, and where it has no server.
     """
+    if not _has_server(model):
+        return False
     policy = make_policy(model.policy, **model.arguments)
     try:
         if not isinstance(policy, AsksServer):
@@ -85,3 +88,9 @@ def wait_for_server(
     finally:
         if not model.is_object:
             policy.close()
+
+
+def _has_server(model: ModelSpec) -> bool:
+    """Tell from the class of a policy, or from the object, whether it asks a server; building it may load a network."""
+    part = POLICIES.find(model.policy) if isinstance(model.policy, str) else model.policy
+    return hasattr(part.func if isinstance(part, partial) else part, "ask_server")

@@ -85,7 +85,11 @@ class FrameSocket:
                 f"to send {what} within {timeout:g} s, got nothing; raise {limit} if it is only slow"
             ) from error
         except (OSError, ConnectionClosed) as error:
-            raise self.failure(f"to send {what}, but it closed the connection: {error}", gone=True) from error
+            # We close first where a frame is too large, of a server that is there.
+            ours = isinstance(error, ConnectionClosed) and error.sent is not None and not error.rcvd_then_sent
+            raise self.failure(
+                f"to send {what}, but it closed the connection: {error}", gone=not ours
+            ) from error
 
     def failure(self, expectation: str, gone: bool = False) -> InfrastructureError:
         """Close the connection and return the error that the server did not do what was expected."""
