@@ -53,7 +53,7 @@ class _Added(_Operator):
 
     def change(self, actions: Sequence[Array], done: Metadata) -> Array:
         """Add the error."""
-        return actions[-1] + np.reshape(done["error"], actions[-1].shape)
+        return np.asarray(actions[-1] + np.reshape(done["error"], actions[-1].shape))
 
 
 class ActionNoise(_Added):
@@ -81,7 +81,7 @@ class ActionGain(_Operator):
 
     def change(self, actions: Sequence[Array], done: Metadata) -> Array:
         """Weaken the action."""
-        return actions[-1] * done["gain"]
+        return np.asarray(actions[-1] * done["gain"])
 
 
 class _Earlier(_Operator):

@@ -38,7 +38,7 @@ class Brightness(ImageOperator):
         gain = (brighter / np.maximum(_BYTES, 1)).astype(np.float32)
         lifted = clean * gain.take(value)[..., None]
         lifted[value == 0] = brighter[0]  # black becomes grey
-        return np.rint(lifted, out=lifted)
+        return np.asarray(np.rint(lifted, out=lifted))
 
 
 class Contrast(ImageOperator):

@@ -38,7 +38,7 @@ class DepthScale(DepthOperator):
 
     def measure(self, clean: Array, done: Metadata, key: PerturbationKey) -> Array:
         """Return the scaled depth."""
-        return clean * clean.dtype.type(done["scale"])
+        return np.asarray(clean * clean.dtype.type(done["scale"]))
 
 
 class DepthOffset(DepthOperator):
@@ -52,7 +52,7 @@ class DepthOffset(DepthOperator):
 
     def measure(self, clean: Array, done: Metadata, key: PerturbationKey) -> Array:
         """Return the moved depth."""
-        return clean + clean.dtype.type(done["offset"])
+        return np.asarray(clean + clean.dtype.type(done["offset"]))
 
 
 class DepthHoles(DepthOperator):
@@ -91,7 +91,7 @@ class DepthQuantisation(DepthOperator):
     def measure(self, clean: Array, done: Metadata, key: PerturbationKey) -> Array:
         """Return the rounded depth."""
         unit = clean.dtype.type(done["unit"])
-        return np.maximum(np.rint(clean / unit), 1) * unit
+        return np.asarray(np.maximum(np.rint(clean / unit), 1) * unit)
 
 
 class DepthEdgeNoise(DepthOperator):

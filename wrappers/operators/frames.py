@@ -6,7 +6,9 @@ makes the frames older than `proprio`; with `vector_delay` beside it both are ol
 
 from __future__ import annotations
 
-from roep_gym.wrappers.operators.base import HistoryOperator, PerturbationKey
+from typing import ClassVar
+
+from roep_gym.wrappers.operators.base import HistoryOperator, Modality, PerturbationKey
 from roep_gym.wrappers.operators.levels import KEYFRAME, at_level, is_lost, last_delivered
 
 __all__ = ["DroppedFrames", "FrameDelay", "FrozenFrames", "VectorDelay"]
@@ -21,7 +23,8 @@ def _of_camera(key: PerturbationKey) -> PerturbationKey:
 class FrameDelay(HistoryOperator):
     """Images and depth of all cameras are 1, 2, 4, 6, 8 steps old, at first those of the reset."""
 
-    modalities, max_age = ("image", "depth"), _DELAYS[-1]
+    modalities: ClassVar[tuple[Modality, ...]] = ("image", "depth")
+    max_age = _DELAYS[-1]
 
     def source(self, severity: float, key: PerturbationKey) -> int:
         """Return the step that the frames are of."""

@@ -25,7 +25,7 @@ class _Added(VectorOperator):
 
     def change(self, clean: Array, done: Metadata, key: PerturbationKey) -> Array:
         """Add the error."""
-        return clean + np.array(done["error"])
+        return np.add(clean, done["error"])
 
 
 class VectorNoise(_Added):

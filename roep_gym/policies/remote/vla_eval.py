@@ -131,13 +131,8 @@ def check_specs(
         name: (part.get("dims"), part.get("format")) for name, part in {**actions, **observations}.items()
     }
     wrong: list[str] = []
-    sizes = [part.get("dims") for part in actions.values()]
-    if (
-        sizes
-        and all(isinstance(size, int) and size > 0 for size in sizes)
-        and len(sizes) > 1
-        and sum(sizes) != 7
-    ):
+    sizes = [size for part in actions.values() if isinstance(size := part.get("dims"), int) and size > 0]
+    if len(sizes) == len(actions) > 1 and sum(sizes) != 7:
         wrong.append(f"an action of {sum(sizes)} numbers")
     wanted = {"rotation": ("axis_angle", "raw"), "gripper": ("binary_close_positive", "raw")}
     for name, formats in wanted.items():
