@@ -178,7 +178,8 @@ def test_other_shapes_are_refused() -> None:
         apply("depth_dropout", np.zeros((8, 8, 3), np.float32), 0.1, ("r",))
 
 
-def test_the_registry_finds_names_and_places() -> None:
+def test_the_registry_finds_names_and_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(OPERATORS, "_parts", {})  # what is registered here is gone after the test
     assert set(OPERATORS.names()) >= {"rgb_occlusion", "depth_dropout"}
     with pytest.raises(UnknownNameError, match="Did you mean 'rgb_occlusion'"):
         find_operator("rgb_oclusion")

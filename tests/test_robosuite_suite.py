@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from roep_gym import seeding
+from roep_gym.envs.global_streams import GlobalStreams
 from roep_gym.envs.robosuite_env import TASKS, RobosuiteEnv, proprio_fields
 from roep_gym.episode import EpisodeIdentity
 from roep_gym.error import InvalidInputError
@@ -76,18 +78,19 @@ def test_observations_and_frames_are_those_that_robosuite_gives() -> None:
     observation, _ = env.reset(options=OPTIONS)
     robosuite = import_robosuite()
     controller = robosuite.load_controller_config(default_controller="OSC_POSE")
-    stock = robosuite.make(
-        "Lift",
-        robots="Panda",
-        controller_configs=controller,
-        camera_heights=32,
-        camera_widths=32,
-        camera_depths=True,
-    )
-    stock.reset()
-    stock.sim.set_state(env._scene._env.sim.get_state())
-    stock.sim.forward()
-    given = stock._get_observations(force_update=True)
+    streams = GlobalStreams()
+    streams.seed(seeding.seed("robosuite", "Lift", 5, "3"))
+    with streams:
+        stock = robosuite.make(
+            "Lift",
+            robots="Panda",
+            controller_configs=controller,
+            camera_heights=32,
+            camera_widths=32,
+            camera_depths=True,
+            hard_reset=False,
+        )
+        given = stock.reset()
     assert np.array_equal(observation["agentview_image"], given["agentview_image"][::-1])
     assert np.allclose(observation["object_state"], given["object-state"])
     assert np.allclose(observation["proprio"][14:17], given["robot0_eef_pos"])

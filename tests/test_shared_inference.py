@@ -179,7 +179,9 @@ def test_an_episode_that_always_raises_takes_no_other_with_it(tmp_path: Path) ->
 
 
 def test_a_policy_that_cannot_be_built_there_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("roep_gym.evaluate.run.driver.check_runnable", lambda plan: None)
+    monkeypatch.setattr(
+        "roep_gym.evaluate.run.driver.check_runnable", lambda plan: {row.index: {} for row in plan.rows}
+    )
     summary = run(plan_of("unbuildable", conditions=["baseline"], seed_groups=1), tmp_path / "run", 1)
     assert summary.recorded == 0
     assert "to be built, got FileNotFoundError: no weights here." in summary.aborts[0].cause

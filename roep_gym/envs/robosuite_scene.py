@@ -75,6 +75,7 @@ class RobosuiteScene:
             try:
                 with self._streams:
                     self._env = self._built()
+                self._env.modify_observable("robot0_joint_pos", "active", True)  # off by default
                 with self._streams, self._looking(frames):
                     self._env.reset()
                 break
